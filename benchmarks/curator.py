@@ -21,7 +21,7 @@ from timing import Timing, machine, ratio, repeat
 from poolscope import frequencies
 from poolscope.core.executors import Local
 from poolscope.kernels.cms import supports
-from poolscope.kernels.grouping import positions_room
+from poolscope.kernels.grouping import positions_buffer
 from poolscope.mechanisms import CMS
 
 OBJECTS, FUNCTIONS, M, EPSILON = 2000, 65536, 1024, 4.0
@@ -34,7 +34,7 @@ SEED = 1
 
 def read_alone(mechanism: CMS, out: np.ndarray) -> None:
     """The estimate without the aggregation: hash all objects with all functions, read the sketch's cells."""
-    nothing = np.zeros((0, M // 64), dtype=np.uint64), positions_room(M), np.empty(M, dtype=np.int64)
+    nothing = np.zeros((0, M // 64), dtype=np.uint64), positions_buffer(M), np.empty(M, dtype=np.int64)
     for begin in range(0, FUNCTIONS, AT_ONCE):
         buckets = mechanism.family.buckets(np.arange(begin, min(begin + AT_ONCE, FUNCTIONS)))
         supports(np.zeros(len(buckets) + 1, dtype=np.int64), np.empty(0, dtype=np.int64), buckets, *nothing, out)

@@ -8,7 +8,7 @@ reports tell more and less of which of them are one answer's; and the mean stand
 
 `rounds`: the mean posterior of groupings after so many rounds, over chains of both starts, against that of the same
 chains after the last: the root of the mean squared distance over all pools, beside the standard error of such a mean
-and the log loss. How long chains are on their way is what docs/memory.md says of many sets.
+and the log loss. How long chains are on their way is what docs/memory.md says of many clusters.
 """
 
 import argparse
@@ -20,9 +20,9 @@ import numpy as np
 
 import poolscope as ps
 from poolscope.core.randomness import user_keys
-from poolscope.inference.memoized.attack import found_by
-from poolscope.inference.memoized.chains import Groupings, belief_of, init_chains
-from poolscope.inference.memoized.state import slots_of, units_of
+from poolscope.inference.memoized.attack import user_posterior
+from poolscope.inference.memoized.chains import ClusteringPosteriors, belief_of, init_chains
+from poolscope.inference.memoized.state import items_of, slots_of
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.popularity import zipf
@@ -68,11 +68,11 @@ def played(setting: Setting, users: int, seed: int):
 
 def times(name: str, users: int, seed: int) -> None:
     device, strong, reports, _ = played(SETTINGS[name], users, seed)
-    found_by(device, reports[0], strong)
+    user_posterior(device, reports[0], strong)
     taken, errors = [], []
     for own in reports:
         start = time.process_time()
-        found = found_by(device, own, strong)
+        found = user_posterior(device, own, strong)
         taken.append(1000 * (time.process_time() - start))
         errors.append(found.error[found.posterior.argmax()])
     print(
@@ -85,15 +85,15 @@ def rounds(name: str, users: int, seed: int) -> None:
     device, strong, reports, iota = played(SETTINGS[name], users, seed)
     found = np.empty((users, len(ROUNDS), CHAINS, strong.k))
     for user, own in enumerate(reports):
-        evidence = device.evidence(own)
+        evidence = device.likelihood(own)
         slots = slots_of(evidence.slots, strong)
-        units = units_of(evidence.distribution, slots)
-        groupings = Groupings(units, slots.order, strong)
+        items = items_of(evidence.distribution, slots)
+        groupings = ClusteringPosteriors(items, slots.order, strong)
         for i, chain in enumerate(
-            init_chains(units, belief_of(strong, slots, SETTINGS[name].n), np.uint64(user), CHAINS)
+            init_chains(items, belief_of(strong, slots, SETTINGS[name].n), np.uint64(user), CHAINS)
         ):
             for j, run_chains in enumerate(np.diff(ROUNDS, prepend=0)):
-                chain.go(int(run_chains), jumps=0)
+                chain.run(int(run_chains), jumps=0)
                 found[user, j, i] = groupings.posterior(chain)
     mean, error = found.mean(axis=2), found.var(axis=2, ddof=1) / CHAINS
     for j, after in enumerate(ROUNDS):

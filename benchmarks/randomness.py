@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from poolscope.core.randomness import report_keys, user_keys
-from poolscope.kernels.random import word
+from poolscope.kernels.random import random_uint64
 
 #: Users whose bytes are written at once.
 USERS = 16_384
@@ -23,10 +23,10 @@ USERS = 16_384
 
 @njit
 def fill(keys, out):
-    """out[i, w] = word(keys[i], w)."""
+    """out[i, w] = random_uint64(keys[i], w)."""
     for i in range(out.shape[0]):
         for w in range(out.shape[1]):
-            out[i, w] = word(keys[i], w)
+            out[i, w] = random_uint64(keys[i], w)
 
 
 def main() -> None:

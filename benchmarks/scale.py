@@ -19,7 +19,7 @@ import polars as pl
 from timing import machine
 
 from poolscope.core.executors import Local, chosen
-from poolscope.game.blocks import Block, Playing, play_part
+from poolscope.game.blocks import Block, BlockRun, play_to_file
 from poolscope.game.game import play_block
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.html.audit import write_page
@@ -94,8 +94,8 @@ def end(scenario: str, users: int, folder: Path) -> dict[str, float]:
     out, size = folder / "run", min(game.block_users, users)
     (out / "outcomes").mkdir(parents=True, exist_ok=True)
     first = out / "outcomes" / "part-000000.parquet"
-    playing = Playing(game=game, seed=0, folder=first.parent.absolute())
-    play_part(playing, Block(first.name, range(size)), Local(), lambda _: None)
+    playing = BlockRun(game=game, seed=0, folder=first.parent.absolute())
+    play_to_file(playing, Block(first.name, range(size)), Local(), lambda _: None)
     block = pl.read_parquet(first)
     for index in range(1, -(-users // size)):
         moved = block.with_columns(pl.col("user") + index * size)

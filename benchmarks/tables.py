@@ -18,7 +18,7 @@ import numpy as np
 
 import poolscope as ps
 from poolscope.core.randomness import user_keys
-from poolscope.inference.memoized.attack import found_by
+from poolscope.inference.memoized.attack import user_posterior
 from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
 from poolscope.inference.memoized.tables import table_sum, tables_of
 from poolscope.mechanisms import Channel, device_of, make, reports_of
@@ -82,9 +82,9 @@ def played(setting: Setting, n: int, users: int, seed: int):
 def attack(name: str, counts: list[int] | None, users: int, seed: int) -> None:
     for n in counts or ATTACKS[name].counts:
         device, known, reports, iota = played(ATTACKS[name], n, users, seed)
-        found_by(device, reports[0], known)
+        user_posterior(device, reports[0], known)
         start = time.process_time()
-        found = [found_by(device, own, known) for own in reports]
+        found = [user_posterior(device, own, known) for own in reports]
         ms = 1000 * (time.process_time() - start) / users
         posterior, error = (np.array(x) for x in zip(*found, strict=True))
         confidence, right = posterior.max(axis=1), posterior.argmax(axis=1) == iota
@@ -106,7 +106,7 @@ def samplers(name: str, counts: list[int] | None, users: int, seed: int) -> None
         device, known, reports, _ = played(SAMPLERS[name], n, users, seed)
         rows, ms = [], []
         for user, own in enumerate(reports):
-            tables = tables_of(device.evidence(own), known)
+            tables = tables_of(device.likelihood(own), known)
             scores = table_sum(tables, known)
             if not user:
                 sampler(tables, known, np.uint64(users))

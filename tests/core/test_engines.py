@@ -299,7 +299,7 @@ def test_what_is_finished_is_kept(sabotaged, tmp_path, what, kind, message):
 
 @pytest.mark.cluster
 def test_workers_that_do_not_share_the_folder(dask, tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "SEEN", 0.2)
+    monkeypatch.setattr(parts, "VISIBLE_SECONDS", 0.2)
     scenario = parse(scenario_text(), name="drawn")
     dask.client.run(sabotage, "write_bytes", support_prob_no_collision)
     try:
@@ -308,9 +308,9 @@ def test_workers_that_do_not_share_the_folder(dask, tmp_path, monkeypatch):
     finally:
         dask.client.run(sabotage, "write_bytes", ORIGINAL_WRITE)
     assert not (tmp_path / "run").exists()
-    playing = parts.Playing(game=build_game(scenario, 0), seed=0, folder=tmp_path / "nowhere")
+    playing = parts.BlockRun(game=build_game(scenario, 0), seed=0, folder=tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"nowhere: a worker cannot see the output folder; workers must share"):
-        list(parts.play_parts(playing, parts.all_blocks(3, 3), dask))
+        list(parts.play_blocks_to_files(playing, parts.all_blocks(3, 3), dask))
 
 
 @pytest.mark.cluster

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from cases.memory import traces_of
+from cases.memoized import traces_of
 
 from poolscope.core.randomness import report_keys
 from poolscope.mechanisms import CMS, GRR, Device, Fresh, Memoized, MemoizedRappor, Rappor, adapt, device_of, reports_of

@@ -1,4 +1,4 @@
-"""What devices of two steps and of dBitFlip send, against the enumeration of their answers, and what they say of it."""
+"""Reports of two-round devices and of dBitFlip, against the enumeration of their responses, and their likelihoods."""
 
 from fractions import Fraction
 from itertools import product
@@ -6,12 +6,12 @@ from itertools import product
 import numpy as np
 import pytest
 from cases.synthetic import SEED
-from oracle import kept
+from oracle import memoized
 from oracle.kinds import rows
 from scipy import stats
 
 from poolscope.core.randomness import user_keys
-from poolscope.devices.protocols import Bits, Identical, MemoizingDevice, Values
+from poolscope.devices.protocols import IdenticalReports, MemoizingDevice, NoisyBits, NoisyValues
 from poolscope.mechanisms import Device, Fresh, device_of, make, reports_of
 
 SIZE, USERS = 3, 12_000
@@ -37,14 +37,16 @@ def oracle(mechanism, report):
     name = next(name for name, made in MECHANISMS.items() if made is mechanism)
     if name == "dbitflip":
         flip = Fraction(mechanism.flip)
-        return kept.bits(2, [{0}, {1}], (1 - flip, flip), slots=(0, 0, 1))
+        return memoized.bits(2, [{0}, {1}], (1 - flip, flip), slots=(0, 0, 1))
     if name == "loloha":
         values = mechanism.functions.values(np.full(SIZE, int(report["seed"])), np.arange(SIZE))
-        return kept.values(2, Fraction(mechanism.permanent[0]), Fraction(mechanism.instantaneous[0]), values.tolist())
+        return memoized.values(
+            2, Fraction(mechanism.permanent[0]), Fraction(mechanism.instantaneous[0]), values.tolist()
+        )
     if name == "l-grr":
-        return kept.values(SIZE, Fraction(mechanism.permanent[0]), Fraction(mechanism.instantaneous[0]))
+        return memoized.values(SIZE, Fraction(mechanism.permanent[0]), Fraction(mechanism.instantaneous[0]))
     steps = fractions(mechanism.permanent), fractions(mechanism.instantaneous)
-    return kept.bits(SIZE, [{z} for z in range(SIZE)], *steps)
+    return memoized.bits(SIZE, [{z} for z in range(SIZE)], *steps)
 
 
 def said(mechanism, report):
@@ -71,7 +73,7 @@ def fit(device, trace):
     found, expected = [], []
     for shared, distribution in distributions.items():
         for pair in product(distribution.reports, repeat=2):
-            chance = float(kept.of_trace(distribution, pair, trace))
+            chance = float(memoized.of_trace(distribution, pair, trace))
             assert chance > 0 or (shared, *pair) not in seen
             if chance > 0:
                 found.append(seen.get((shared, *pair), 0))
@@ -126,12 +128,12 @@ def test_evidence_is_the_law_of_sets_of_reports(name):
     device, objects = device_of(mechanism), np.array([0, 2, 1, 0, 0])
     for user in range(5):
         reports = reports_of(device, objects[None], user_keys(SEED + user, np.arange(1)))
-        found, distribution = device.evidence(reports), oracle(mechanism, rows(reports)[0])
+        found, distribution = device.likelihood(reports), oracle(mechanism, rows(reports)[0])
         words = [said(mechanism, report) for report in rows(reports)]
         for event_index in ([0], [0, 3], [0, 3, 4], [1, 2]):
             for z in range(SIZE):
                 expected = float(
-                    kept.of_one_answer(distribution, [words[t] for t in event_index], distribution.slots[z])
+                    memoized.of_one_response(distribution, [words[t] for t in event_index], distribution.slots[z])
                 )
                 assert likelihood(found.distribution, event_index, found.slots[z]) == pytest.approx(expected, rel=1e-10)
         same = np.asarray(distribution.slots)
@@ -140,17 +142,17 @@ def test_evidence_is_the_law_of_sets_of_reports(name):
 
 def likelihood(distribution, event_index, slot):
     """Pr[the reports at these places | one answer to the slot]."""
-    if isinstance(distribution, Identical):
+    if isinstance(distribution, IdenticalReports):
         answer = distribution.answer[event_index]
         return np.exp(distribution.log_response_prob[answer[0], slot]) if len(set(answer.tolist())) == 1 else 0.0
     (p1, q1), (p2, q2) = distribution.permanent, distribution.instantaneous
-    if isinstance(distribution, Values):
+    if isinstance(distribution, NoisyValues):
         total = 0.0
         for answer in range(distribution.values):
             chance = p1 if answer == distribution.own[slot] else q1
             total += chance * np.prod([p2 if distribution.value[t] == answer else q2 for t in event_index])
         return total
-    assert isinstance(distribution, Bits)
+    assert isinstance(distribution, NoisyBits)
     out = 1.0
     for i, ones in enumerate(distribution.ones[event_index].sum(axis=0)):
         one = p1 if i in distribution.positions[:, slot] else q1
@@ -163,4 +165,4 @@ def test_no_reports_have_evidence_too():
     for mechanism in MECHANISMS.values():
         device = device_of(mechanism)
         none = device.sent(*(np.empty(0, dtype=kind) for kind in (np.int64, np.uint64, np.int64)))
-        assert len(device.evidence(none).slots) == SIZE
+        assert len(device.likelihood(none).slots) == SIZE

@@ -129,7 +129,7 @@ def test_a_device_is_what_a_game_takes():
         posterior(Lacking(), {"value": np.array([1])}, GAME.adversaries[0])
     assert isinstance(Independent(), Device)
     assert outcomes(Independent()).height == 600
-    with pytest.raises(InputError, match="a device that memoizes must have own and evidence, got 'Silent'"):
+    with pytest.raises(InputError, match="must have per_device_columns and likelihood, got 'Silent'"):
         attack_for(Silent())
     for device in (Fresh(RESPONSE), Memoized(RESPONSE), device_of(LGRR(universe=20, epsilon=1.0))):
         assert isinstance(device, Device)
@@ -146,7 +146,7 @@ class Asking(Adversary):
 
 def test_an_attack_of_an_adversary_is_refused():
     asking = Asking(name="x", universe=UNIVERSE, popularity=zipf(UNIVERSE, 1.0))
-    rule = "an adversary's own posterior is never called: what it believes is in its fields, got 'Asking'"
+    rule = "an adversary's own posterior is never called: its assumptions are its fields, got 'Asking'"
     with pytest.raises(InputError, match=rule):
         replace(GAME, adversaries=[asking])
     with pytest.raises(InputError, match=rule):

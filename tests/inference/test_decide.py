@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases.memory import CROWD, POPULARITY
+from cases.memoized import CROWD, POPULARITY
 from cases.synthetic import SEED
 from scipy import stats
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases.memory import CROWD, STRONG, traces_of
+from cases.memoized import CROWD, STRONG, traces_of
 from oracle.distributions import LARGE
 from oracle.kinds import KINDS, large
 

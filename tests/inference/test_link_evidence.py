@@ -11,9 +11,8 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
 from poolscope.inference import link_evidence
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.link_evidence import Pairs, evident
+from poolscope.inference.link_evidence import WindowPairs, join_windows, pairs_with_evidence, select_links
 from poolscope.inference.linkage import link_scores, log_ratios, mean_popularity
-from poolscope.inference.pseudonyms import joined, linked
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
@@ -53,7 +52,7 @@ def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
         for answers in product(range(rows), repeat=len(picked)):
             both = np.concatenate([first, np.array(answers)[which]])
             window = {name: column[both] for name, column in reports.items()}
-            found = evident(device, window, np.array([3, 3]), SMALL, -np.inf)
+            found = pairs_with_evidence(device, window, np.array([3, 3]), SMALL, -np.inf)
             chance = np.prod([distribution[answer, z] for answer, z in zip(answers, picked, strict=True)])
             mean += chance * np.exp(found.log_e_value).sum()
             most = max(most, float(np.exp(found.log_e_value).sum()))
@@ -63,16 +62,16 @@ def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
 
 @pytest.mark.parametrize("kind", ["l-grr", "l-sue"])
 def test_with_noise_it_is_the_mean_ratio(kind):
-    """Which is one in the mean over reports of two devices, as ratios are exact (`test_linking`)."""
+    """Which is one in the mean over reports of two devices, as ratios are exact (`test_linkage`)."""
     device = device_of(make(kind, CROWD.size, {"epsilon": 3.0}))
     traces = np.random.default_rng(SEED).integers(CROWD.size, size=(3, 4))
     reports, sizes = reports_of(device, traces, user_keys(SEED, np.arange(3))), np.array([4, 4, 4])
-    found = evident(device, reports, sizes, KNOWN, -np.inf)
+    found = pairs_with_evidence(device, reports, sizes, KNOWN, -np.inf)
     assert found.first.tolist() == [0, 0, 1]
     assert found.second.tolist() == [1, 2, 2]
-    evidence = device.evidence(reports)
+    evidence = device.likelihood(reports)
     weight = np.bincount(evidence.slots, weights=mean_popularity(KNOWN))
-    twice = device.evidence({name: np.concatenate([x, x]) for name, x in reports.items()})
+    twice = device.likelihood({name: np.concatenate([x, x]) for name, x in reports.items()})
     ratios = np.exp(log_ratios(twice.distribution, weight, 12)).reshape(3, 4, 3, 4).mean(axis=(1, 3))
     assert np.exp(found.log_e_value) == pytest.approx(ratios[found.first, found.second])
 
@@ -81,7 +80,7 @@ def test_what_a_device_keeps_beside_counts_as_often_as_it_is_rare():
     device = device_of(make("loloha", CROWD.size, {"epsilon": 1.0, "seed_bits": 20}))
     traces = np.random.default_rng(SEED).integers(CROWD.size, size=(6, 8))
     reports = reports_of(device, traces, np.repeat(user_keys(SEED, np.arange(3)), 2))
-    found = evident(device, reports, np.full(6, 8), KNOWN, -np.inf)
+    found = pairs_with_evidence(device, reports, np.full(6, 8), KNOWN, -np.inf)
     assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == [(0, 1), (2, 3), (4, 5)]
     assert found.log_e_value == pytest.approx(20 * np.log(2), abs=3)
 
@@ -97,7 +96,7 @@ def everybody(kind, parameters, users, seed):
     reports, sizes = reports_of(device, traces, user_keys(seed, np.arange(users))), np.full(users, 8)
     pairs = np.triu_indices(users, 1)
     scores = link_scores(device, reports, reports, KNOWN, (sizes, sizes))[pairs]
-    return evident(device, reports, sizes, KNOWN, 0.0), Pairs(*pairs, scores)
+    return pairs_with_evidence(device, reports, sizes, KNOWN, 0.0), WindowPairs(*pairs, scores)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +116,8 @@ def test_where_nobody_has_two_windows_links_are_as_rare_as_they_may_be(kind, par
     wrong, scored = 0, 0
     for seed in range(files):
         evidence, scores = everybody(kind, parameters, users, SEED + seed)
-        wrong += len(linked(evidence, users, rate).first) > 0
-        scored += len(linked(scores, users, rate).first) > 0
+        wrong += len(select_links(evidence, users, rate).first) > 0
+        scored += len(select_links(scores, users, rate).first) > 0
     bound = files * rate + 4 * np.sqrt(files * rate * (1 - rate))
     assert wrong <= bound
     if kind in ("cms", "sue"):
@@ -129,17 +128,17 @@ def test_where_nobody_has_two_windows_links_are_as_rare_as_they_may_be(kind, par
 def test_links_are_as_many_as_the_rate_allows():
     """By hand: of ten windows there are 45 pairs; k links need evidence of 45 / (rate k)."""
     log = np.log([900.0, 450.0, 299.0, 120.0])
-    pairs = Pairs(np.array([0, 2, 4, 6]), np.array([1, 3, 5, 7]), log)
-    assert linked(pairs, 10, 0.05).first.tolist() == [0, 2]
-    assert linked(pairs, 10, 0.06).first.tolist() == [0, 2, 4]
-    assert linked(pairs, 10, 0.1).first.tolist() == [0, 2, 4, 6]
-    assert linked(pairs.some(np.array([3])), 10, 0.1).first.tolist() == []
+    pairs = WindowPairs(np.array([0, 2, 4, 6]), np.array([1, 3, 5, 7]), log)
+    assert select_links(pairs, 10, 0.05).first.tolist() == [0, 2]
+    assert select_links(pairs, 10, 0.06).first.tolist() == [0, 2, 4]
+    assert select_links(pairs, 10, 0.1).first.tolist() == [0, 2, 4, 6]
+    assert select_links(pairs.some(np.array([3])), 10, 0.1).first.tolist() == []
 
 
 def test_links_add_up_unless_two_names_are_used_at_once():
-    links = Pairs(np.array([0, 1, 3]), np.array([1, 2, 4]), np.array([20.0, 20.0, 30.0]))
+    links = WindowPairs(np.array([0, 1, 3]), np.array([1, 2, 4]), np.array([20.0, 20.0, 30.0]))
     first, last = np.array([0, 4, 8, 1, 6, 12]), np.array([3, 7, 11, 7, 9, 13])
-    made = joined(links, first, last)
+    made = join_windows(links, first, last)
     assert made.device.tolist() == [0, 0, 0, 3, 4, 5]
     assert made.refused.tolist() == [False, False, False, True, True, False]
     assert made.links.first.tolist() == [0, 1]
@@ -148,11 +147,11 @@ def test_links_add_up_unless_two_names_are_used_at_once():
 def test_too_many_pairs_are_refused(monkeypatch):
     device = device_of(make("grr", CROWD.size, {"epsilon": 8.0}), memoize=True)
     reports = reports_of(device, np.zeros((30, 4), dtype=np.int64), user_keys(SEED, np.arange(30)))
-    monkeypatch.setattr(link_evidence, "PAIRS", 100)
+    monkeypatch.setattr(link_evidence, "MAX_PAIRS", 100)
     rule = "must have at most 100 answers that two pseudonyms have in common, got .*; take some of the users"
     with pytest.raises(InputError, match=rule):
-        evident(device, reports, np.full(30, 4), KNOWN, 0.0)
+        pairs_with_evidence(device, reports, np.full(30, 4), KNOWN, 0.0)
     noisy = device_of(make("l-grr", CROWD.size, {"epsilon": 3.0}))
-    monkeypatch.setattr(link_evidence, "REPORTS", 100)
+    monkeypatch.setattr(link_evidence, "MAX_REPORTS", 100)
     with pytest.raises(InputError, match="must have at most 100 reports whose answers are sent with noise"):
-        evident(noisy, reports, np.full(30, 4), KNOWN, 0.0)
+        pairs_with_evidence(noisy, reports, np.full(30, 4), KNOWN, 0.0)

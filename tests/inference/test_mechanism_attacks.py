@@ -1,4 +1,4 @@
-"""The attack on every mechanism: its posterior against enumeration, and whether it knows its odds."""
+"""The attack on every mechanism: its posterior against enumeration, and its calibration."""
 
 from functools import cache
 from itertools import product

@@ -60,13 +60,13 @@ def test_a_mechanism_of_ones_own_must_state_it():
     universe, reports = Universe.sized(4, {"a": 2, "b": 1}), {"report": np.array([0, 1, 1])}
     rule = r"must have a method `log_base_measure` where devices memoize.* got 'Coarse'; zeros if it leaves out nothing"
     with pytest.raises(InputError, match=rule):
-        device_of(adapt(Coarse(), universe), memoize=True).evidence(reports)
+        device_of(adapt(Coarse(), universe), memoize=True).likelihood(reports)
 
     class HasLikelihood(Coarse):
         def log_base_measure(self, reports):
             return np.full(len(reports), np.log(0.25))
 
-    distribution = device_of(adapt(HasLikelihood(), universe), memoize=True).evidence(reports).distribution
+    distribution = device_of(adapt(HasLikelihood(), universe), memoize=True).likelihood(reports).distribution
     np.testing.assert_allclose(
         np.exp(distribution.log_response_prob), [[0.75, 0.25, 0.75, 0.25], [0.25, 0.75, 0.25, 0.75]]
     )
@@ -76,7 +76,7 @@ def test_a_mechanism_of_ones_own_must_state_it():
             return np.zeros(1)
 
     with pytest.raises(InputError, match=r"log_base_measure must give a number for each report, \(2,\)"):
-        device_of(adapt(Short(), universe), memoize=True).evidence(reports)
+        device_of(adapt(Short(), universe), memoize=True).likelihood(reports)
 
 
 class Whole(Coarse):
@@ -92,7 +92,7 @@ class Whole(Coarse):
 def test_probabilities_that_sum_to_one_leave_nothing_out():
     """Of a mechanism that lists its reports, adapted or a `Likelihood`; one with other sums must state what it is."""
     universe, reports = Universe.sized(4, {"a": 2, "b": 1}), {"report": np.array([0, 1, 1])}
-    distribution = device_of(adapt(Whole(), universe), memoize=True).evidence(reports).distribution
+    distribution = device_of(adapt(Whole(), universe), memoize=True).likelihood(reports).distribution
     np.testing.assert_allclose(
         np.exp(distribution.log_response_prob), [[0.75, 0.25, 0.75, 0.25], [0.25, 0.75, 0.25, 0.75]]
     )
@@ -101,7 +101,7 @@ def test_probabilities_that_sum_to_one_leave_nothing_out():
         all_reports = Whole.all_reports
 
     with pytest.raises(InputError, match="must have a method `log_base_measure` where devices memoize"):
-        device_of(adapt(Listing(), universe), memoize=True).evidence(reports)
+        device_of(adapt(Listing(), universe), memoize=True).likelihood(reports)
 
     class Own(Likelihood):
         universe, epsilon, report_columns = 4, np.log(3.0), {"report": ReportColumn("integer", 2)}
@@ -113,5 +113,6 @@ def test_probabilities_that_sum_to_one_leave_nothing_out():
             return Whole().log_likelihood(np.asarray(reports["report"]))
 
     np.testing.assert_allclose(
-        device_of(Own(), memoize=True).evidence(reports).distribution.log_response_prob, distribution.log_response_prob
+        device_of(Own(), memoize=True).likelihood(reports).distribution.log_response_prob,
+        distribution.log_response_prob,
     )

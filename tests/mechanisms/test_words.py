@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from poolscope.kernels.grouping import positions_room, set_positions
+from poolscope.kernels.grouping import positions_buffer, set_positions
 
 
 @njit
@@ -19,7 +19,7 @@ def test_positions_are_those_of_the_bits_and_stay_in_their_room(bits, share):
     words = np.packbits(
         np.resize(chosen, -(-bits // 64) * 64) & (np.arange(-(-bits // 64) * 64) < bits), bitorder="little"
     )
-    workspace = positions_room(bits)
+    workspace = positions_buffer(bits)
     guarded = np.full(len(workspace) + 64, 77, dtype=np.uint64)
     count = positions(words.view(np.uint64), guarded)
     np.testing.assert_array_equal(guarded[:count], np.flatnonzero(chosen))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases.memory import CROWD, POPULARITY, STRONG
+from cases.memoized import CROWD, POPULARITY, STRONG
 from cases.report_files import command, scenario_of
 from cases.synthetic import SEED
 from scipy import stats

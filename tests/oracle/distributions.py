@@ -1,4 +1,4 @@
-"""The laws of all mechanisms, written from their definitions alone.
+"""The distributions of all mechanisms, written from their definitions alone.
 
 As `reference`, in mpmath and with no regard to speed. A report is a dictionary of its columns.
 """
@@ -243,12 +243,12 @@ def rappor_probability(report, z, epsilon):
     return vector_probability(unpacked(report, TINY), ones, 1 - flip, flip) / 2
 
 
-# Two steps: a kept answer, twice as private as a report, and noise again on it
+# two rounds: a permanent response with twice the epsilon of a report, and instantaneous noise on it
 
 
 @lru_cache
 @mp.workdps(reference.DIGITS)
-def again_for(odds, epsilon):
+def solve_instantaneous(odds, epsilon):
     """The epsilon of the second step, by bisection: log odds(it) of one report, which grow with it, are epsilon."""
     low, high = mpf(0), mpf(1)
     while odds(high) < epsilon:
@@ -261,9 +261,11 @@ def again_for(odds, epsilon):
 
 
 @mp.workdps(reference.DIGITS)
-def response_twice(value, report, size, kept, again):
+def response_twice(value, report, size, permanent, instantaneous):
     """All answers between a value and its report."""
-    return mp.fsum(response(a == value, size, kept) * response(report == a, size, again) for a in range(size))
+    return mp.fsum(
+        response(a == value, size, permanent) * response(report == a, size, instantaneous) for a in range(size)
+    )
 
 
 @lru_cache
@@ -271,13 +273,13 @@ def response_twice(value, report, size, kept, again):
 def twice_at(value, report, size, epsilon):
     if epsilon == inf or epsilon > 1000:
         return mpf(int(value == report))
-    kept = 2 * mpf(epsilon)
+    permanent = 2 * mpf(epsilon)
 
-    def odds(again):
-        own, other = (response_twice(0, report, size, kept, again) for report in (0, 1))
+    def odds(instantaneous):
+        own, other = (response_twice(0, report, size, permanent, instantaneous) for report in (0, 1))
         return mp.log(own / other)
 
-    return response_twice(value, report, size, kept, again_for(odds, mpf(epsilon)))
+    return response_twice(value, report, size, permanent, solve_instantaneous(odds, mpf(epsilon)))
 
 
 def l_grr_probability(report, z, epsilon):
@@ -289,7 +291,7 @@ def loloha_probability(report, z, epsilon):
     return twice_at(value, int(report["value"]), VALUES, epsilon) / (1 << SEED_BITS)
 
 
-def two_flips(permanent, anew):
+def two_round_unary(permanent, second_round):
     """(p, q) of one report from the noise of both steps."""
 
     @lru_cache
@@ -299,15 +301,15 @@ def two_flips(permanent, anew):
             return mpf(1), mpf(0)
         p1, q1 = permanent(2 * mpf(epsilon))
 
-        def both(again):
-            p2, q2 = anew(again)
+        def both(instantaneous):
+            p2, q2 = second_round(instantaneous)
             return tuple(x * p2 + (1 - x) * q2 for x in (p1, q1))
 
-        def odds(again):
-            p, q = both(again)
+        def odds(instantaneous):
+            p, q = both(instantaneous)
             return mp.log(p * (1 - q) / (q * (1 - p)))
 
-        return both(again_for(odds, mpf(epsilon)))
+        return both(solve_instantaneous(odds, mpf(epsilon)))
 
     return unary(noise)
 

@@ -1,4 +1,4 @@
-"""What the conformance suite has to know of each mechanism: its parameters, its reports and their law."""
+"""What the conformance suite has to know of each mechanism: its parameters, its reports and their distribution."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ from oracle.distributions import (
     ss_probability,
     sue_noise,
     the_noise,
-    two_flips,
+    two_round_unary,
     unary,
     xxhash32,
 )
@@ -246,10 +246,10 @@ KINDS = {
         ),
     ),
     "l-grr": Kind(every=lambda: {"value": np.arange(TINY)}, probability=l_grr_probability, bad=BAD_TWICE),
-    "l-sue": Kind(every=every_vector, probability=two_flips(sue_noise, sue_noise), bad=BAD_TWICE),
-    "l-osue": Kind(every=every_vector, probability=two_flips(oue_noise, sue_noise), limit=False, bad=BAD_TWICE),
-    "l-oue": Kind(every=every_vector, probability=two_flips(oue_noise, oue_noise), limit=False, bad=BAD_TWICE),
-    "l-soue": Kind(every=every_vector, probability=two_flips(sue_noise, oue_noise), limit=False, bad=BAD_TWICE),
+    "l-sue": Kind(every=every_vector, probability=two_round_unary(sue_noise, sue_noise), bad=BAD_TWICE),
+    "l-osue": Kind(every=every_vector, probability=two_round_unary(oue_noise, sue_noise), limit=False, bad=BAD_TWICE),
+    "l-oue": Kind(every=every_vector, probability=two_round_unary(oue_noise, oue_noise), limit=False, bad=BAD_TWICE),
+    "l-soue": Kind(every=every_vector, probability=two_round_unary(sue_noise, oue_noise), limit=False, bad=BAD_TWICE),
     "loloha": Kind(
         every=lambda: every_hashed(VALUES),
         probability=loloha_probability,

@@ -1,9 +1,9 @@
-"""Devices that keep answers, by enumeration: every sequence of objects, every kept answer, in exact fractions."""
+"""Devices that memoize, by enumeration: every sequence of objects, every memoized response, in exact fractions."""
 
 from fractions import Fraction
 from itertools import product
 
-from cases.memory import pool_integral
+from cases.memoized import pool_integral
 
 
 def enumerated(adversary, slots, answers, permanent, again, reports):

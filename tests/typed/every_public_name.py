@@ -61,11 +61,11 @@ class Remembering(Twice):
     memoizes = True
 
     @property
-    def own(self) -> Mapping[str, int]:
+    def per_device_columns(self) -> Mapping[str, int]:
         return {}
 
-    def evidence(self, reports: ps.mechanisms.Reports) -> ps.mechanisms.Evidence:
-        return ps.mechanisms.Memoized(self.mechanism).evidence(reports)
+    def likelihood(self, reports: ps.mechanisms.Reports) -> ps.mechanisms.ReportLikelihood:
+        return ps.mechanisms.Memoized(self.mechanism).likelihood(reports)
 
 
 def commands(scenario: ps.Scenario) -> None:
@@ -209,9 +209,9 @@ def devices(made: list[ps.Mechanism]) -> None:
     for device in all_devices:
         reports = ps.mechanisms.reports_of(device, np.array([[1, 1]]), keys)
         if isinstance(device, ps.mechanisms.MemoizingDevice):
-            distribution: ps.mechanisms.Identical | ps.mechanisms.Bits | ps.mechanisms.Values = device.evidence(
-                reports
-            ).distribution
+            distribution: ps.mechanisms.IdenticalReports | ps.mechanisms.NoisyBits | ps.mechanisms.NoisyValues = (
+                device.likelihood(reports).distribution
+            )
             print(type(distribution).__name__)
         same: ps.Device = device
         match same:

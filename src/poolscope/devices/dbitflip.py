@@ -1,4 +1,4 @@
-"""dBitFlip: a few of the bits of a histogram, always the same ones, each flipped on its own."""
+"""dBitFlip: a few bits of a histogram at fixed positions, each flipped independently."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ from poolscope.mechanisms.protocols import (
 from poolscope.mechanisms.pure import Likelihood, Scoring
 from poolscope.mechanisms.unary import as_bytes, check_bits, threshold, words_of
 
-#: Bits after the point of what a bit that is not asked for scores.
+#: Resolution of the score of a bit that is not among the positions.
 GRID = 1 << 20
 
-#: Reports that are listed at most.
+#: Largest number of reports that `all_reports` lists.
 MAX_LISTED = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class DBitFlip(Scoring, Likelihood):
-    r"""dBitFlip and, with memory, dBitFlipPM: d bits of b buckets.
+    r"""dBitFlip and, with memoization, dBitFlipPM: d bits of b buckets.
 
     The objects are sorted into b buckets in order, z into floor(z b / universe). A report of z is (J, v): d different
     buckets J, uniform, and for each of them a bit, which is one with probability 1 - xi in the bucket of z and xi in
-    others, xi = 1 / (1 + e^(epsilon/2)). As published a device draws J once, and keeps its bits for each bucket: sent
-    anew they are the same. (Without memory both are drawn for each report.) Of the likelihood of (J, v) only this
-    depends on z:
+    others, xi = 1 / (1 + e^(epsilon/2)). As published, a device draws J once and memoizes its bits for each bucket.
+    (Without memoization both are drawn for each report.) Of the likelihood of (J, v) only this depends on z:
 
     .. math:: \Pr[J, v | z] \propto e^{\epsilon/2} \text{ if } v = 1 \text{ in the bucket of } z, \quad
               e^{-\epsilon/2} \text{ if } v = 0, \quad 1 \text{ if the bucket is not in } J
@@ -54,12 +53,12 @@ class DBitFlip(Scoring, Likelihood):
     .. math:: \hat c = \frac bd \sum_{t: z \in J_t} \frac{v_t(z) (e^{\epsilon/2} + 1) - 1}{e^{\epsilon/2} - 1}, \qquad
               \mathrm{Var}_0 = N \frac bd \frac{e^{\epsilon/2}}{(e^{\epsilon/2} - 1)^2}
 
-    A bit scores itself, and one that is not asked for xi (to 20 binary places, so that sums are exact). Objects of one
-    bucket are one to the curator, who takes each for its share of the universe.
+    A bit scores itself, and one outside J scores xi (to 20 binary places, so that sums are exact). The curator cannot
+    distinguish objects of one bucket, and assumes each to have its share of the universe.
 
     Parameters
     ----------
-    buckets : b; one for each object where it is left out.
+    buckets : b; one for each object by default.
     d : bits of a report.
 
     References
@@ -78,8 +77,8 @@ class DBitFlip(Scoring, Likelihood):
     buckets: int = derived_field()
     d: int = 1
 
-    #: A device keeps answers of such a mechanism unless it is told not to.
-    kept: ClassVar[bool] = True
+    #: Devices memoize responses of this mechanism unless `memoize` is false.
+    memoize_by_default: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_finite_epsilon(self.epsilon)
@@ -106,68 +105,71 @@ class DBitFlip(Scoring, Likelihood):
 
     @property
     def permanent_epsilon(self) -> float:
-        """Epsilon of a kept answer."""
+        """Epsilon of a memoized response."""
         return self.epsilon
 
     @property
     def memoized_responses(self) -> int:
-        r"""Answers that differ in their law: of each bucket of J, and of all the others.
+        r"""Number of responses with different distributions: one for each bucket of J, and one for all other buckets.
 
-        A bucket outside J sets none of the d bits, so that the answers kept for two such buckets have one law and tell
-        nothing of which it was. There are d laws beside, and no more laws than buckets. Answers to different buckets
-        that are held for others multiply their likelihood by :math:`e^{\epsilon/2}` at most for each bucket of J that
-        is right and for each that is not, 2d in all: so all that a device ever sends reveals d epsilon, but for which
-        reports are of one bucket, and epsilon times this number bounds it.
+        A bucket outside J sets none of the d bits, so that the responses of two such buckets have one distribution and
+        do not distinguish them. There are d further distributions, and no more than there are buckets. Swapping the
+        buckets behind a device's responses changes the likelihood by at most :math:`e^{\epsilon/2}` for each bucket of
+        J before and after, 2d in all. All that a device ever sends thus reveals d epsilon, but for which reports share
+        a bucket. Epsilon times this number bounds it.
         """
         return min(self.d + 1, self.buckets)
 
     # Reports
 
     def positions(self, keys: Keys) -> NDArray[np.uint64]:
-        """(reports, words) d buckets for each key, uniform."""
+        """Return (reports, words) d buckets for each key, uniform."""
         out = np.empty((len(keys), words_of(self.buckets)), dtype=np.uint64)
         share = self.d / self.buckets
         first = np.zeros(len(keys), dtype=np.int64)
         kernels.choose_subsets(first, keys, self.buckets, self.d, share, threshold(min(share, 0.5)), out)
         return out
 
-    def answers(self, buckets: Integers, keys: Keys) -> NDArray[np.uint64]:
-        """(reports, words) the bits of all buckets, for each key and the bucket of its object."""
+    def responses(self, buckets: Integers, keys: Keys) -> NDArray[np.uint64]:
+        """Return (reports, words) the bits of all buckets, for each key and the bucket of its object."""
         out = np.empty((len(keys), words_of(self.buckets)), dtype=np.uint64)
         kernels.flip_bits(buckets, keys, self.buckets, threshold(self.flip), threshold(self.flip), out)
         return out
 
-    def sent(self, positions: NDArray[np.uint64], answers: NDArray[np.uint64]) -> Reports:
-        """The reports of these bits at these positions."""
-        asked, bits = as_bytes(positions, self.buckets), as_bytes(answers & positions, self.buckets)
-        return {"positions": asked, "bits": bits}
+    def sent(self, positions: NDArray[np.uint64], responses: NDArray[np.uint64]) -> Reports:
+        """Return the reports with these bits at these positions."""
+        at, bits = as_bytes(positions, self.buckets), as_bytes(responses & positions, self.buckets)
+        return {"positions": at, "bits": bits}
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
-        answers = self.answers(self.bucket_of[objects], children(keys, 1))
-        return self.sent(self.positions(children(keys, 0)), answers)
+        responses = self.responses(self.bucket_of[objects], children(keys, 1))
+        return self.sent(self.positions(children(keys, 0)), responses)
 
     def checked(self, reports: Reports) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Positions and bits as bytes; d positions, and no bit elsewhere."""
+        """Return positions and bits as bytes; check that there are d positions, and no bit elsewhere."""
         positions, bits = (np.asarray(reports[name]) for name in ("positions", "bits"))
         for column in (positions, bits):
             check_bits(column, self.buckets)
-        asked = np.bitwise_count(positions).sum(axis=1, dtype=np.int64)
-        if np.any(asked != self.d):
+        count = np.bitwise_count(positions).sum(axis=1, dtype=np.int64)
+        if np.any(count != self.d):
             raise InputError(
-                f"positions must be {self.d}, the d of the mechanism", value=int(asked[asked != self.d][0])
+                f"positions must be {self.d}, the d of the mechanism", value=int(count[count != self.d][0])
             )
         if np.any(bits & ~positions):
             raise InputError("no bit may be set that is not among the positions")
         return positions, bits
 
     def all_reports(self) -> Reports | None:
-        """Every report, if they are few: columns of bits have many more values than there are reports."""
+        """Return every report, or None if there are too many.
+
+        The columns of bits alone would have more values than there are reports.
+        """
         if math.comb(self.buckets, self.d) << self.d > MAX_LISTED:
             return None
         rows = [
-            (sum(1 << place for place in asked), sum(1 << place for place, bit in zip(asked, bits, strict=True) if bit))
-            for asked in combinations(range(self.buckets), self.d)
+            (sum(1 << place for place in at), sum(1 << place for place, bit in zip(at, bits, strict=True) if bit))
+            for at in combinations(range(self.buckets), self.d)
             for bits in product((0, 1), repeat=self.d)
         ]
         size = -(-self.buckets // 8)
@@ -175,7 +177,7 @@ class DBitFlip(Scoring, Likelihood):
         return {"positions": packed[:, 0], "bits": packed[:, 1]}
 
     def log_response_prob(self, reports: Reports) -> Floats:
-        """(reports, buckets) log Pr[bits | positions, bucket]: exactly, for every bucket."""
+        """Return (reports, buckets) log Pr[bits | positions, bucket]."""
         positions, bits = (self._unpacked(column) for column in self.checked(reports))
         ones = bits.sum(axis=1, dtype=np.int64)[:, None]
         base = ones * math.log(self.flip) + (self.d - ones) * math.log1p(-self.flip)
@@ -183,22 +185,22 @@ class DBitFlip(Scoring, Likelihood):
         return distribution
 
     def log_likelihood(self, reports: Reports) -> Floats:
-        """(reports, universe) but for the probability of the positions."""
+        """Return (reports, universe) the log likelihood, without the probability of the positions."""
         return self.log_response_prob(reports)[:, self.bucket_of]
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        """(reports,) that of the positions, all as likely."""
+        """Return (reports,) the log probability of the positions, which is uniform."""
         return np.full(len(reports["bits"]), -math.log(math.comb(self.buckets, self.d)))
 
     # Counts
 
     @property
     def blank(self) -> float:
-        """What a bit scores that is not asked for: xi, on the grid."""
+        """Score of a bit that is not among the positions: xi, rounded to the grid."""
         return round(self.flip * GRID) / GRID
 
     def moments(self, one: float) -> tuple[float, float]:
-        """Mean and variance of the score of a bucket whose bit is one with this probability."""
+        """Return mean and variance of the score of a bucket whose bit is one with this probability."""
         share = self.d / self.buckets
         mean = share * one + (1.0 - share) * self.blank
         return mean, share * one + (1.0 - share) * self.blank**2 - mean**2
@@ -213,10 +215,10 @@ class DBitFlip(Scoring, Likelihood):
 
     @property
     def rates(self) -> Rates:
-        """By the object: others of its bucket are taken for it, always."""
+        """Rates by object: other objects of its bucket always support it."""
         own, support_prob_no_collision = self.own_mean, self.moments(self.flip)[0]
-        together = np.bincount(self.bucket_of)[self.bucket_of] - 1.0
-        share = together / max(1, self.universe - 1)
+        others = np.bincount(self.bucket_of)[self.bucket_of] - 1.0
+        share = others / max(1, self.universe - 1)
         return Rates(
             own,
             support_prob_no_collision + (own - support_prob_no_collision) * share,
@@ -234,8 +236,8 @@ class DBitFlip(Scoring, Likelihood):
         return np.where(positions, bits, self.blank)[:, self.bucket_of]
 
     def score_sums(self, reports: Reports) -> Floats:
-        asked, ones = (self._counted(column) for column in self.checked(reports))
-        return (ones + self.blank * (len(reports["bits"]) - asked))[self.bucket_of]
+        included, ones = (self._counted(column) for column in self.checked(reports))
+        return (ones + self.blank * (len(reports["bits"]) - included))[self.bucket_of]
 
     def _counted(self, column: NDArray[np.uint8]) -> Integers:
         out = np.zeros(self.buckets, dtype=np.int64)

@@ -1,8 +1,8 @@
-r"""L-GRR, L-SUE, L-OUE, L-OSUE, L-SOUE: a permanent step, whose answer a device keeps, and an instantaneous one, anew.
+r"""L-GRR, L-SUE, L-OUE, L-OSUE, L-SOUE: a memoized permanent round, and an instantaneous round for each report.
 
-A report by itself comes from both steps together. Its law is that of a plain mechanism, with the epsilon of one report;
-what a device keeps is the answer of the permanent step, with an epsilon of its own, which no number of reports of one
-kept answer can exceed. The papers call them :math:`\epsilon_1` and :math:`\epsilon_\infty`.
+A single report comes from both rounds together. Its distribution is that of a one-round mechanism, with the epsilon of
+one report. A device memoizes the response of the permanent round, whose epsilon bounds what any number of reports of
+that response reveal. The papers call the two :math:`\epsilon_1` and :math:`\epsilon_\infty`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Round = Callable[[float], tuple[float, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Longitudinal(Sized):
-    """A pure mechanism that is the composition of a permanent and an instantaneous step.
+    """A pure mechanism that composes a permanent and an instantaneous round.
 
     Parameters
     ----------
-    epsilon : what one report reveals, by both steps; the instantaneous one is solved for. Or else
-    epsilon_1 : the same as the papers reckon it. Where values are more than two their equation leaves out that both
-        steps may lie and meet, so that a report reveals less: `epsilon` is then what follows.
-    epsilon_inst : or the epsilon of the instantaneous step by itself.
-    epsilon_perm : of a kept answer; twice that of one report where it is left out.
+    epsilon : of one report, by both rounds; the instantaneous round is solved for. Or else
+    epsilon_1 : the same as the papers compute it. For more than two values their equation omits that both rounds may
+        flip to the same value, so that a report reveals less: `epsilon` is then the exact value.
+    epsilon_inst : or the epsilon of the instantaneous round by itself.
+    epsilon_perm : of a permanent response; twice that of one report by default.
     """
 
     epsilon: float = derived_field()
@@ -42,8 +42,8 @@ class Longitudinal(Sized):
     epsilon_1: float = derived_field()
     epsilon_inst: float = derived_field()
 
-    #: A device keeps answers of such a mechanism unless it is told not to.
-    kept: ClassVar[bool] = True
+    #: Devices memoize responses of this mechanism unless `memoize` is false.
+    memoize_by_default: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         given = [name for name in ("epsilon_1", "epsilon_inst") if getattr(self, name) is not None]
@@ -55,63 +55,63 @@ class Longitudinal(Sized):
         if not given and self.epsilon is None:
             raise InputError("is missing", place="epsilon", remedy="or give epsilon_perm and epsilon_1")
         check_epsilon(self.permanent_epsilon)
-        asked = self.asked
-        if asked is not None:
-            check_epsilon(asked)
-            if not asked <= self.most:
-                rule = f"must be at most {self.most:.6g} for epsilon_perm {self.permanent_epsilon:.6g}"
-                raise InputError(rule, value=asked, place=given[0] if given else "epsilon")
+        requested = self.requested_epsilon
+        if requested is not None:
+            check_epsilon(requested)
+            if not requested <= self.max_epsilon:
+                rule = f"must be at most {self.max_epsilon:.6g} for epsilon_perm {self.permanent_epsilon:.6g}"
+                raise InputError(rule, value=requested, place=given[0] if given else "epsilon")
         if given:
-            spent = self.spent()
-            if self.epsilon not in (None, spent):
+            exact = self.report_epsilon()
+            if self.epsilon not in (None, exact):
                 raise InputError("cannot be given with epsilon", place=given[0], remedy="give one of the two")
-            set_frozen(self, epsilon=spent)
+            set_frozen(self, epsilon=exact)
         super().__post_init__()
 
     @property
-    def asked(self) -> float | None:
-        """Epsilon of one report that is to be solved for; None where the instantaneous step is given."""
+    def requested_epsilon(self) -> float | None:
+        """Epsilon of one report to solve for; None where the instantaneous round is given."""
         if self.epsilon_inst is not None:
             return None
         return self.epsilon if self.epsilon_1 is None else self.epsilon_1
 
     @property
     def permanent_epsilon(self) -> float:
-        """Epsilon of a kept answer."""
+        """Epsilon of a permanent response."""
         if self.epsilon_perm is None:
             return 2.0 * (self.epsilon if self.epsilon_1 is None else self.epsilon_1)
         return self.epsilon_perm
 
     @property
-    def most(self) -> float:
-        """Epsilon of one report without noise in what the instantaneous step is free to choose."""
+    def max_epsilon(self) -> float:
+        """Largest epsilon of one report: the instantaneous round adds as little noise as it can."""
         return self.permanent_epsilon
 
     @abstractmethod
-    def spent(self) -> float:
-        """Epsilon of one report, from the two steps."""
+    def report_epsilon(self) -> float:
+        """Return the epsilon of one report, from the two rounds."""
 
     @property
     @abstractmethod
     def memoized_responses(self) -> int:
-        """Answers that a device keeps at most."""
+        """Largest number of responses that a device memoizes."""
 
     @property
     @abstractmethod
     def permanent(self) -> tuple[float, float]:
-        """p1 and q1, of the permanent step."""
+        """p1 and q1, of the permanent round."""
 
     @property
     @abstractmethod
     def instantaneous(self) -> tuple[float, float]:
-        """p2 and q2, of the instantaneous step."""
+        """p2 and q2, of the instantaneous round."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoResponses(Longitudinal):
-    r"""Randomized response among some values, and again on its answer.
+class TwoRoundResponse(Longitudinal):
+    r"""Randomized response among g values, and randomized response on its result.
 
-    With :math:`a = e^{\epsilon_\infty}` and :math:`c` the odds of the two steps among g values, a report has the odds
+    With :math:`a = e^{\epsilon_\infty}` and :math:`c` the odds of the two rounds, a report has the odds
 
     .. math:: e^\epsilon = \frac{a c + g - 1}{a + c + g - 2}, \qquad \text{hence} \qquad
               c = \frac{a e^\epsilon - 1 + (e^\epsilon - 1)(g - 2)}{a - e^\epsilon} ,
@@ -123,18 +123,18 @@ class TwoResponses(Longitudinal):
     @property
     @abstractmethod
     def values(self) -> int:
-        """g, how many values there are."""
+        """g, the number of values."""
 
     @property
     def instantaneous_epsilon(self) -> float:
-        """Epsilon of the instantaneous step by itself."""
+        """Epsilon of the instantaneous round by itself."""
         if self.epsilon_inst is not None:
             return self.epsilon_inst
         if self.epsilon_1 is not None:
             return instantaneous_response(self.permanent_epsilon, self.epsilon_1, 2)
         return instantaneous_response(self.permanent_epsilon, self.epsilon, self.values)
 
-    def spent(self) -> float:
+    def report_epsilon(self) -> float:
         return response_twice(self.permanent_epsilon, self.instantaneous_epsilon, self.values)
 
     @property
@@ -151,16 +151,16 @@ class TwoResponses(Longitudinal):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LGRR(TwoResponses, GRR):
-    r"""L-GRR: k-ary randomized response, kept for each object, and k-ary randomized response on the kept answer.
+class LGRR(TwoRoundResponse, GRR):
+    r"""L-GRR: k-ary randomized response, memoized for each object, and k-ary randomized response on the result.
 
-    A report by itself is `grr` with the same epsilon. With p1, q1 of the permanent and p2, q2 of the instantaneous step
+    A single report is `grr` with the same epsilon. With p1, q1 of the permanent and p2, q2 of the instantaneous round
 
     .. math:: p^* = p_1 p_2 + (1 - p_1) q_2, \qquad q^* = q_1 p_2 + (1 - q_1) q_2, \qquad
               \mathrm{Var}_0 = N \frac{q^* (1 - q^*)}{(p_1 - q_1)^2 (p_2 - q_2)^2}
 
     The published estimator and its variance are these. The published epsilon of one report is log((p1 p2 + q1 q2) / (p1
-    q2 + q1 p2)), which leaves out the ways in which both steps lie and is too large for more than two objects.
+    q2 + q1 p2)), which omits that both rounds may flip, and is too large for more than two objects.
 
     References
     ----------
@@ -180,23 +180,23 @@ class LGRR(TwoResponses, GRR):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoFlips(Longitudinal, Unary):
-    r"""The one-hot vector with noise on each bit, and noise again on each bit of the answer.
+class TwoRoundUnary(Longitudinal, Unary):
+    r"""Unary encoding with noise on each bit, and noise again on each bit of the result.
 
     .. math:: p^* = p_1 p_2 + (1 - p_1) q_2, \qquad q^* = q_1 p_2 + (1 - q_1) q_2, \qquad
               e^\epsilon = \frac{p^* (1 - q^*)}{q^* (1 - p^*)}
 
-    The count of the two-step papers, :math:`(C - N q_1 (p_2 - q_2) - N q_2) / ((p_1 - q_1) (p_2 - q_2))`, is the pure
+    The count of the papers, :math:`(C - N q_1 (p_2 - q_2) - N q_2) / ((p_1 - q_1) (p_2 - q_2))`, is the pure
     one with this p* and q*, and its variance is theirs.
 
-    A symmetric instantaneous step flips a bit one way as often as the other, p2 - q2 = (p* - q*) / (p1 - q1), and
-    leaves the report a plain one of the permanent step's kind. An optimized one keeps a one with probability 1/2 and
-    raises zeros with q2. The odds of a report are a quadratic equation for q2, of which the smaller root is meant; q2 =
-    0 has the largest epsilon that a report can have. Half of the kept ones would be lost without noise as well: epsilon
-    must be finite.
+    A symmetric instantaneous round flips ones and zeros with equal probability, p2 - q2 = (p* - q*) / (p1 - q1), so
+    that a report has the distribution of the permanent round's mechanism. An optimized round retains a one with
+    probability 1/2 and sets a zero with q2. The odds ratio of a report is a quadratic equation for q2, of which the
+    smaller root is used; q2 = 0 gives the largest epsilon of a report. It drops half of the ones even at q2 = 0:
+    epsilon must be finite.
     """
 
-    #: p and q of the permanent and of the instantaneous step, by its epsilon: `symmetric` or `optimized`.
+    #: p and q of the permanent and of the instantaneous round, by epsilon: `symmetric` or `optimized`.
     rounds: ClassVar[tuple[Round, Round]]
 
     def __post_init__(self) -> None:
@@ -206,7 +206,7 @@ class TwoFlips(Longitudinal, Unary):
         if self.rounds[1] is optimized:
             check_finite_epsilon(self.permanent_epsilon)
 
-    def spent(self) -> float:
+    def report_epsilon(self) -> float:
         if self.epsilon_1 is not None:
             return self.epsilon_1
         p, q = self.composed
@@ -217,7 +217,7 @@ class TwoFlips(Longitudinal, Unary):
         return self.universe
 
     @property
-    def most(self) -> float:
+    def max_epsilon(self) -> float:
         if self.rounds[1] is symmetric:
             return self.permanent_epsilon
         p, q = (0.5 * x for x in self.permanent)
@@ -239,7 +239,7 @@ class TwoFlips(Longitudinal, Unary):
 
     @property
     def composed(self) -> tuple[float, float]:
-        """p* and q* from the two steps."""
+        """p* and q* from the two rounds."""
         (p1, q1), (p2, q2) = self.permanent, self.instantaneous
         return p1 * p2 + (1.0 - p1) * q2, q1 * p2 + (1.0 - q1) * q2
 
@@ -249,11 +249,11 @@ class TwoFlips(Longitudinal, Unary):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSUE(TwoFlips):
-    r"""L-SUE, or basic RAPPOR: symmetric unary encoding, kept for each object, and again on the kept bits.
+class LSUE(TwoRoundUnary):
+    r"""L-SUE, or basic RAPPOR: symmetric unary encoding, memoized for each object, and again on the memoized bits.
 
-    A report by itself is `sue` with the same epsilon, and has its variance. With xi = 1 / (1 + e^(epsilon_perm/2))
-    the permanent step flips each bit with probability xi, the instantaneous one with f2,
+    A single report is `sue` with the same epsilon, and has its variance. With xi = 1 / (1 + e^(epsilon_perm/2)) the
+    permanent round flips each bit with probability xi, the instantaneous one with f2,
 
     .. math:: f_2 = \frac12 \Bigl(1 - \frac{p^* - q^*}{1 - 2 \xi}\Bigr)
 
@@ -273,10 +273,10 @@ class LSUE(TwoFlips):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LOSUE(TwoFlips):
-    r"""L-OSUE: optimized unary encoding, kept for each object, and symmetric unary encoding on the kept bits.
+class LOSUE(TwoRoundUnary):
+    r"""L-OSUE: optimized unary encoding, memoized for each object, and symmetric unary encoding on the memoized bits.
 
-    A report by itself is `oue` with the same epsilon, and has its variance: p1 = 1/2 stays 1/2. With
+    A single report is `oue` with the same epsilon, and has its variance: p1 = 1/2 stays 1/2. With
     a = e^(epsilon_perm) and b = e^epsilon
 
     .. math:: p_2 = \frac{a b - 1}{(a - 1)(b + 1)}, \qquad q_2 = 1 - p_2
@@ -296,8 +296,8 @@ class LOSUE(TwoFlips):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LOUE(TwoFlips):
-    r"""L-OUE: optimized unary encoding, kept for each object, and again on the kept bits.
+class LOUE(TwoRoundUnary):
+    r"""L-OUE: optimized unary encoding, memoized for each object, and again on the memoized bits.
 
     .. math:: p_1 = p_2 = \frac12, \qquad q_1 = \frac{1}{e^{\epsilon_\infty} + 1}, \qquad
               \mathrm{Var}_0 = N \frac{q^* (1 - q^*)}{(p_1 - q_1)^2 (p_2 - q_2)^2}
@@ -319,8 +319,8 @@ class LOUE(TwoFlips):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSOUE(TwoFlips):
-    r"""L-SOUE: symmetric unary encoding, kept for each object, and optimized unary encoding on the kept bits.
+class LSOUE(TwoRoundUnary):
+    r"""L-SOUE: symmetric unary encoding, memoized for each object, and optimized unary encoding on the memoized bits.
 
     With s = e^(epsilon_perm/2)
 
@@ -343,25 +343,26 @@ class LSOUE(TwoFlips):
     rounds = symmetric, optimized
 
 
-def instantaneous_response(kept: float, epsilon: float, values: int) -> float:
-    """Epsilon of the response on an answer of epsilon `kept` for which both together have `epsilon`."""
-    if epsilon == kept:
+def instantaneous_response(permanent: float, epsilon: float, values: int) -> float:
+    """Return the epsilon of the instantaneous response for which both rounds together have `epsilon`."""
+    if epsilon == permanent:
         return math.inf
-    far, beyond = math.exp(-kept), (values - 2) * -math.expm1(-epsilon)
-    return epsilon + math.log1p(far * (beyond - math.exp(-epsilon))) - math.log(-math.expm1(epsilon - kept))
+    far, beyond = math.exp(-permanent), (values - 2) * -math.expm1(-epsilon)
+    return epsilon + math.log1p(far * (beyond - math.exp(-epsilon))) - math.log(-math.expm1(epsilon - permanent))
 
 
-def response_twice(kept: float, instantaneous: float, values: int) -> float:
-    """Epsilon of both responses together."""
+def response_twice(permanent: float, instantaneous: float, values: int) -> float:
+    """Return the epsilon of both responses together."""
     if instantaneous == math.inf:
-        return kept
+        return permanent
     with np.errstate(divide="ignore"):
-        met, lies = np.log([values - 1.0, values - 2.0])
-    return float(np.logaddexp(kept + instantaneous, met) - np.logaddexp(np.logaddexp(kept, instantaneous), lies))
+        others, further = np.log([values - 1.0, values - 2.0])
+    same = np.logaddexp(permanent + instantaneous, others)
+    return float(same - np.logaddexp(np.logaddexp(permanent, instantaneous), further))
 
 
 def instantaneous_raised(p1: float, q1: float, epsilon: float) -> float:
-    r"""q2 for which bits of p1, q1, sent with p2 = 1/2 and q2, have the odds e^epsilon.
+    """Return q2 for which bits with p1, q1, sent with p2 = 1/2 and q2, have the odds ratio e^epsilon.
 
     With P = p1/2 + (1-p1) q2 and Q alike, P (1 - Q) = e^epsilon Q (1 - P) has a root in 0..1/2, the smaller one: the
     difference of the sides, over e^epsilon, is not negative at 0 and negative at 1/2.

@@ -1,8 +1,7 @@
-"""Which of a user's events a device reports, and under which pseudonym: beside the mechanism, and beside memory.
+"""The reporting policy: which of a user's events a device reports, and under which pseudonym.
 
-An *event* is an object that the user picks. A device that limits nothing reports every one of them, so that events and
-reports are the same, and an observation count n counts both. Where devices send less, n still counts events: what
-limits them can then be compared after the same time.
+An *event* is an object that the user picks. Without limits a device reports every event, so that an observation count n
+counts both. With sampling or a cap, n still counts events: policies are then compared after the same time.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from poolscope.mechanisms.protocols import Reports
 
 @dataclass(frozen=True, kw_only=True)
 class ReportingPolicy:
-    """How much of what its user does a device sends.
+    """How many of its user's events a device reports, and under which pseudonyms.
 
     Parameters
     ----------
-    reports_per_day : events of a day, which are reports where `sampling_rate` is 1: what turns counts into days.
-    sampling_rate : the share of events that are reported at all, each with this probability and by itself.
-    cap : how many reports a device ever sends; all where absent.
-    rotate_after : after how many reports the pseudonym changes, so that only these are linked; never where absent.
+    reports_per_day : events per day, which are reports where `sampling_rate` is 1: converts counts to days.
+    sampling_rate : probability that an event is reported, independently of others.
+    cap : largest number of reports that a device ever sends; unlimited by default.
+    rotate_after : reports after which the pseudonym changes, so that only these are linked; never by default.
 
     Examples
     --------
@@ -60,60 +59,60 @@ class ReportingPolicy:
                 raise InputError(f"{name} must be a whole number of at least 1", value=count)
 
     def reported(self, users: Keys, event_index: Objects) -> NDArray[np.bool_]:
-        """Whether each event is reported, by the key of its user and its place among the user's; before any cap."""
+        """Return whether each event is sampled, by its user's key and its index; before any cap."""
         keys = children(children(users, Stream.SAMPLE), event_index)
         draws = np.empty(keys.size)
         uniforms(keys.ravel(), 0, draws)
         return (draws < self.sampling_rate).reshape(keys.shape)
 
     def sent(self, traces: Objects, users: Keys) -> ReportBatch:
-        """What the devices of the users with these keys send of their traces (users, events)."""
+        """Return what the devices of the users with these keys send of their traces (users, events)."""
         count, events = traces.shape
         event_index = np.broadcast_to(np.arange(events), traces.shape)
         lengths = np.full(count, events, dtype=np.int64)
         if self.sampling_rate < 1:
             reported = self.reported(users[:, None], event_index)
             lengths = reported.sum(axis=1)
-            # those that are reported first, in order; then none, which is what comes after all events
+            # reported events first, in order; then padding, which sorts after all events
             event_index = np.where(reported, event_index, events)
             event_index.sort(axis=1)
         lengths = np.minimum(lengths, events if self.cap is None else self.cap)
-        most = max(1, int(lengths.max(initial=0)))
-        event_index = event_index[:, :most]
+        longest = max(1, int(lengths.max(initial=0)))
+        event_index = event_index[:, :longest]
         if self.cap is None and self.sampling_rate == 1:
             return ReportBatch(objects=traces, event_index=event_index, lengths=lengths, rotate_after=self.rotate_after)
         objects = np.take_along_axis(traces, np.minimum(event_index, events - 1), axis=1)
         return ReportBatch(objects=objects, event_index=event_index, lengths=lengths, rotate_after=self.rotate_after)
 
     def mean_reports(self, n: float) -> float:
-        """About how many reports of n events are sent."""
+        """Return the approximate number of reports of n events."""
         return min(self.sampling_rate * n, n if self.cap is None else self.cap)
 
     def linked(self, n: int) -> tuple[Integers, Floats]:
-        """How many reports the longest pseudonym can have after n events, and how likely each number is."""
-        sent, chance = np.array([n], dtype=np.int64), np.ones(1)
+        """Return the possible numbers of reports of the longest pseudonym after n events, and their probabilities."""
+        sent, probability = np.array([n], dtype=np.int64), np.ones(1)
         if self.sampling_rate < 1:
             sent = np.arange(n + 1, dtype=np.int64)
             ways = special.gammaln(n + 1) - special.gammaln(sent + 1) - special.gammaln(n - sent + 1)
-            chance = np.exp(
+            probability = np.exp(
                 ways + special.xlogy(sent, self.sampling_rate) + special.xlog1py(n - sent, -self.sampling_rate)
             )
-        most = min(limit for limit in (n, self.cap, self.rotate_after) if limit is not None)
-        counts, which = np.unique(np.minimum(sent, most), return_inverse=True)
-        return counts, np.bincount(which, weights=chance / chance.sum()).astype(np.float64)
+        longest = min(limit for limit in (n, self.cap, self.rotate_after) if limit is not None)
+        counts, which = np.unique(np.minimum(sent, longest), return_inverse=True)
+        return counts, np.bincount(which, weights=probability / probability.sum()).astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReportBatch:
-    """What some users' devices send, in order.
+    """The reports of some users' devices, in order.
 
     Parameters
     ----------
-    objects : (users, most) what each report is about; beyond a user's last report any object.
-    event_index : (users, most) the event of each report, from 0; beyond a user's last report no smaller than their
-        number.
+    objects : (users, longest) the object of each report; beyond a user's last report any object.
+    event_index : (users, longest) the event of each report, from 0; beyond a user's last report at least the number of
+        events.
     lengths : (users,) reports of each user.
-    rotate_after : reports under one pseudonym; None: there is one for all.
+    rotate_after : reports under one pseudonym; None where a user has a single one.
 
     Examples
     --------
@@ -138,20 +137,22 @@ class ReportBatch:
 
     @cached_property
     def there(self) -> NDArray[np.bool_]:
-        """(users, most) where there is a report."""
+        """(users, longest) whether there is a report."""
         return np.arange(self.objects.shape[1]) < self.lengths[:, None]
 
     def counts(self, observations: Sequence[int]) -> Integers:
-        """(users, observations) how many reports were sent of so many events."""
+        """Return (users, observations) how many reports were sent of the first n events, for each n."""
         out: Integers = np.stack([(self.event_index < n).sum(axis=1) for n in observations], axis=1)
         return np.minimum(out, self.lengths[:, None])
 
     def events(self, reports: Integers) -> Integers:
-        """The number of events at which each user had sent so many reports, (users, any); negative ones are kept."""
+        """Return the number of events after which each user had sent this many reports, (users, any); negative ones are
+        unchanged.
+        """
         last = np.take_along_axis(self.event_index, np.maximum(reports - 1, 0), axis=1) + 1
         return np.where(reports > 0, last, reports)
 
     def reports(self, device: Device, users: Keys) -> Reports:
-        """The reports of all these users with these keys, user after user."""
+        """Return the reports of all these users with these keys, user after user."""
         there = self.there
         return device.sent(self.objects[there], np.repeat(users, self.lengths), self.event_index[there])

@@ -1,9 +1,9 @@
-"""Devices: which reports are sent over time, and what the reports of one user say about memoized responses.
+"""Devices: which reports are sent over time, and the likelihood of a user's reports of memoized responses.
 
-A mechanism says what one report reveals about one object. Where a device memoizes its responses, a user's reports are
-not independent, so that memoization is not a property of a mechanism of single objects. Objects in one *slot* share one
-memoized response; for most devices every object is a slot of its own. Reports that come from one response are a *set*,
-and its law says how likely a set is, given the slot.
+A mechanism states what one report reveals about one object. Where a device memoizes its responses, a user's reports are
+not independent, so that memoization is a property of the device. Objects in one *slot* share one memoized response; for
+most devices every object is a slot of its own. Reports of one response are a *cluster*. A device states the likelihood
+of a cluster given its slot.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ from poolscope.mechanisms.custom import is_ours, owner
 from poolscope.mechanisms.protocols import Mechanism, Reports, distinct
 
 
-class Identical(NamedTuple):
-    """A report is its answer: all reports of a set are the same.
+class IdenticalReports(NamedTuple):
+    """A report is its memoized response: all reports of a cluster are identical.
 
     Parameters
     ----------
-    answer : (reports,) which of the user's different answers each is, the first to come being 0.
-    log_response_prob : (answers, slots) log Pr[answer | slot], the probability itself, as two slots may turn out to
-        have one answer; -inf is impossible.
+    response : (reports,) which of the user's distinct responses each report is, numbered in order of arrival.
+    log_response_prob : (responses, slots) log Pr[response | slot], normalized, as two slots may happen to share a
+        response; -inf is impossible.
 
     Examples
     --------
-    >>> distribution = ps.mechanisms.Memoized(mechanism).evidence({"value": np.array([3, 5, 3])}).distribution
-    >>> distribution.answer.tolist(), distribution.log_response_prob.shape
+    >>> distribution = ps.mechanisms.Memoized(mechanism).likelihood({"value": np.array([3, 5, 3])}).distribution
+    >>> distribution.response.tolist(), distribution.log_response_prob.shape
     ([0, 1, 0], (2, 30))
     """
 
-    answer: Integers
+    response: Integers
     log_response_prob: Floats
 
-    def first(self, count: int) -> Identical:
-        """Of the first reports; answers are numbered as they come."""
-        answer = self.answer[:count]
-        return Identical(answer, self.log_response_prob[: answer.max(initial=-1) + 1])
+    def first(self, count: int) -> IdenticalReports:
+        """Return the likelihood of the first reports."""
+        response = self.response[:count]
+        return IdenticalReports(response, self.log_response_prob[: response.max(initial=-1) + 1])
 
 
-class Bits(NamedTuple):
-    """Answers and reports are vectors of m independent bits.
+class NoisyBits(NamedTuple):
+    """Responses and reports are vectors of m independent bits.
 
     Parameters
     ----------
     ones : (reports, m) zeros and ones.
     positions : (any, slots) the bits that a slot sets, each once; m stands for none.
-    permanent : Pr[a bit of the answer is one], where the slot sets it and where it does not.
-    instantaneous : Pr[a bit of the report is one], where that of the answer is one and where it is zero.
+    permanent : Pr[a bit of the response is one], where the slot sets it and where it does not.
+    instantaneous : Pr[a bit of the report is one], where that of the response is one and where it is zero.
 
     Examples
     --------
     >>> device = ps.mechanisms.device_of(ps.mechanisms.LSUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0))
     >>> reports = ps.mechanisms.reports_of(device, np.array([[7, 7]]), np.array([1], dtype=np.uint64))
-    >>> device.evidence(reports).distribution.ones.shape
+    >>> device.likelihood(reports).distribution.ones.shape
     (2, 30)
     """
 
@@ -73,73 +73,74 @@ class Bits(NamedTuple):
     permanent: tuple[float, float]
     instantaneous: tuple[float, float]
 
-    def first(self, count: int) -> Bits:
-        """Of the first reports."""
+    def first(self, count: int) -> NoisyBits:
+        """Return the likelihood of the first reports."""
         return self._replace(ones=self.ones[:count])
 
 
-class Values(NamedTuple):
-    """Answers and reports are among g values, each by randomized response.
+class NoisyValues(NamedTuple):
+    """Responses and reports are among g values, each by randomized response.
 
     Parameters
     ----------
     value : (reports,) what was sent, 0..g-1.
-    own : (slots,) the value of each slot.
-    values : g.
-    permanent : Pr[answer], of the slot's value and of each other.
-    instantaneous : Pr[report], of the answer and of each other.
+    slot_value : (slots,) the value of each slot.
+    n_values : g.
+    permanent : Pr[response], of the slot's value and of each other.
+    instantaneous : Pr[report], of the response and of each other.
 
     Examples
     --------
     >>> device = ps.mechanisms.device_of(ps.mechanisms.LGRR(universe=30, epsilon_perm=2.0, epsilon_1=1.0))
-    >>> device.evidence({"value": np.array([3, 5, 3])}).distribution.values
+    >>> device.likelihood({"value": np.array([3, 5, 3])}).distribution.n_values
     30
     """
 
     value: Integers
-    own: Integers
-    values: int
+    slot_value: Integers
+    n_values: int
     permanent: tuple[float, float]
     instantaneous: tuple[float, float]
 
-    def first(self, count: int) -> Values:
-        """Of the first reports."""
+    def first(self, count: int) -> NoisyValues:
+        """Return the likelihood of the first reports."""
         return self._replace(value=self.value[:count])
 
 
-class Evidence(NamedTuple):
-    """The reports of one user.
+class ReportLikelihood(NamedTuple):
+    """The likelihood of the reports of one user.
 
     Parameters
     ----------
     slots : (universe,) the slot of each object, 0, 1, ...
-    distribution : of sets of these reports.
+    distribution : of clusters of these reports, given their slot.
 
     Examples
     --------
-    >>> evidence = ps.mechanisms.Memoized(mechanism).evidence({"value": np.array([3, 5, 3])})
-    >>> evidence.slots.shape, type(evidence.distribution).__name__
-    ((30,), 'Identical')
+    >>> likelihood = ps.mechanisms.Memoized(mechanism).likelihood({"value": np.array([3, 5, 3])})
+    >>> likelihood.slots.shape, type(likelihood.distribution).__name__
+    ((30,), 'IdenticalReports')
     """
 
     slots: Integers
-    distribution: Identical | Bits | Values
+    distribution: IdenticalReports | NoisyBits | NoisyValues
 
-    def first(self, count: int) -> Evidence:
-        """Of the first reports."""
-        return Evidence(self.slots, self.distribution.first(count))
+    def first(self, count: int) -> ReportLikelihood:
+        """Return the likelihood of the first reports."""
+        return ReportLikelihood(self.slots, self.distribution.first(count))
 
 
-#: Branches below a user's reports that no report's number reaches: kept answers, and what else the user keeps.
-ANSWERS, OWN = -1, -2
+#: Branches of a user's key that no report's index reaches: memoized responses, and per-device values.
+RESPONSES, DEVICE = -1, -2
 
 
 @runtime_checkable
 class Device(Protocol):
-    """What a user's device sends. How its reports are attacked is `poolscope.inference.attack`.
+    """A user's device: what it sends. `poolscope.inference.attack` chooses the attack on its reports.
 
-    A device of your own has all three: where it does not memoize, every report counts by itself in the attack. One that
-    memoizes must also state what its reports say together, as `Memoized` does: `own` and `evidence`.
+    A custom device has all three members. Where it does not memoize, the attack takes its reports as independent. One
+    that memoizes must also state the joint likelihood of its reports, as `Memoized` does: `per_device_columns` and
+    `likelihood`.
 
     Examples
     --------
@@ -149,7 +150,7 @@ class Device(Protocol):
 
     @property
     def mechanism(self) -> Mechanism:
-        """What a report by itself comes from: all that the curator needs to know."""
+        """The mechanism of a single report: all that the curator needs to know."""
         ...
 
     @property
@@ -158,13 +159,15 @@ class Device(Protocol):
         ...
 
     def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
-        """One report for each object, from the key of its user and its place in the user's trace: all (reports,)."""
+        """Return one report for each object, from the key of its user and its index in the user's trace: all
+        (reports,).
+        """
         ...
 
 
 @runtime_checkable
 class MemoizingDevice(Device, Protocol):
-    """A device that keeps its answers.
+    """A device that memoizes responses.
 
     Examples
     --------
@@ -173,22 +176,24 @@ class MemoizingDevice(Device, Protocol):
     """
 
     @property
-    def own(self) -> Mapping[str, int]:
-        """The columns that are the same in all reports of a user, and how many values each may have, all as likely."""
+    def per_device_columns(self) -> Mapping[str, int]:
+        """Columns that are equal in all reports of a device, and the number of their values, all equally likely."""
         ...
 
-    def evidence(self, reports: Reports) -> Evidence:
-        """What reports of one user say; what else the user keeps, a cohort for one, is read off them."""
+    def likelihood(self, reports: Reports) -> ReportLikelihood:
+        """Return the likelihood of reports of one user; values such as the cohort are read from them."""
         ...
 
 
 def memoizes(device: Device) -> TypeGuard[MemoizingDevice]:
-    """Whether reports of a device come from memoized responses, as the device states it (`attack_for` checks it)."""
+    """Return whether reports of a device come from memoized responses, as the device states it (`attack_for` checks
+    it).
+    """
     return device.memoizes
 
 
 def reports_of(device: Device, traces: Objects, users: Keys) -> Reports:
-    """Reports of traces (users, n), user after user, from the users' keys.
+    """Return the reports of traces (users, n), user after user, from the users' keys.
 
     Examples
     --------
@@ -207,7 +212,7 @@ def reports_of(device: Device, traces: Objects, users: Keys) -> Reports:
 
 @dataclass(frozen=True, eq=False)
 class Fresh:
-    """Any mechanism, every report drawn anew: the devices of the paper.
+    """A device that draws every report independently, with any mechanism: the devices of the paper.
 
     Examples
     --------
@@ -227,7 +232,7 @@ class Fresh:
 
 
 def draws_fresh(device: Device) -> bool:
-    """Whether every report is drawn by the mechanism itself, so that its epsilon and its fast paths hold."""
+    """Return whether the mechanism itself draws every report, so that its epsilon and its fast paths apply."""
     return isinstance(device, Fresh) and type(device).sent is Fresh.sent
 
 
@@ -250,28 +255,28 @@ class Memoizing(ABC):
             raise InputError(rule, remedy="take poolscope.mechanisms.Memoized(mechanism), or Fresh(mechanism)")
 
     @property
-    def own(self) -> Mapping[str, int]:
+    def per_device_columns(self) -> Mapping[str, int]:
         return {}
 
 
-def identical(reports: Reports, log_response_prob: Callable[[Reports], Floats]) -> Identical:
-    """Reports that are sent as they are memoized: the different ones in order of arrival, and their law."""
+def identical_reports(reports: Reports, log_response_prob: Callable[[Reports], Floats]) -> IdenticalReports:
+    """Return the likelihood of reports that are memoized responses, distinct ones in order of arrival."""
     first, which = distinct(reports)
     arrived = np.argsort(first)
     different = {name: np.asarray(column)[first[arrived]] for name, column in reports.items()}
-    return Identical(np.argsort(arrived)[which], log_response_prob(different))
+    return IdenticalReports(np.argsort(arrived)[which], log_response_prob(different))
 
 
 def fresh_keys(users: Keys, event_index: Objects) -> Keys:
-    """The key of each report, by its place among the user's."""
+    """Return the key of each report, by its index among the user's."""
     return children(children(users, Stream.REPORTS), event_index)
 
 
-def own_keys(users: Keys) -> Keys:
-    """The key of what is the same in all reports of each user: a cohort, a seed, positions."""
-    return children(children(users, Stream.REPORTS), OWN)
+def device_keys(users: Keys) -> Keys:
+    """Return the key of what is equal in all reports of each user: a cohort, a seed, positions."""
+    return children(children(users, Stream.REPORTS), DEVICE)
 
 
-def answer_keys(slots: Objects, users: Keys) -> Keys:
-    """The key of each permanent answer: the same for the same user and object, or what the object is kept as."""
-    return children(children(children(users, Stream.REPORTS), ANSWERS), slots)
+def response_keys(slots: Objects, users: Keys) -> Keys:
+    """Return the key of each permanent response: equal for equal user and slot."""
+    return children(children(children(users, Stream.REPORTS), RESPONSES), slots)

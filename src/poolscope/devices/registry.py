@@ -1,4 +1,4 @@
-"""Mechanisms by the names that scenarios use, and the two-round mechanism of a permanent and an instantaneous step."""
+"""Mechanisms by their names in scenarios, and the composition of a permanent and an instantaneous round."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.devices import memoized  # noqa: F401 - registers its devices with `keeping`
 from poolscope.devices.dbitflip import DBitFlip
 from poolscope.devices.loloha import LOLOHA
 from poolscope.devices.longitudinal import LGRR, LOSUE, LOUE, LSOUE, LSUE
@@ -23,7 +22,7 @@ from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.subset import SubsetSelection
 from poolscope.mechanisms.unary import OUE, SUE, THE, SpotMe
 
-#: Name in a scenario -> the mechanism, made from the size of the universe and the other keys.
+#: Name in a scenario -> the mechanism, constructed from the size of the universe and the other keys.
 MECHANISMS: dict[str, Callable[..., Mechanism]] = {
     "cms": CMS,
     "cms-no-hash": NoHashCMS,
@@ -54,7 +53,7 @@ MECHANISMS: dict[str, Callable[..., Mechanism]] = {
 
 
 def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Mechanism:
-    """The mechanism of this name; unknown names and parameters are errors that name the known ones.
+    """Return the mechanism of this name; unknown names and parameters are errors that list the known ones.
 
     Examples
     --------
@@ -86,8 +85,8 @@ def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Mechanism:
     return maker(universe=universe, **parameters)
 
 
-#: Kind of the permanent step, name of the instantaneous one -> both together, and what it takes over of the first.
-TOGETHER: dict[tuple[type, str], tuple[Callable[..., Mechanism], tuple[str, ...]]] = {
+#: Class of the permanent round, name of the instantaneous one -> two-round mechanism, and parameters that it copies.
+TWO_ROUND: dict[tuple[type, str], tuple[Callable[..., Mechanism], tuple[str, ...]]] = {
     (GRR, "grr"): (LGRR, ()),
     (SUE, "sue"): (LSUE, ()),
     (OUE, "sue"): (LOSUE, ()),
@@ -101,13 +100,13 @@ TOGETHER: dict[tuple[type, str], tuple[Callable[..., Mechanism], tuple[str, ...]
 def composed(
     mechanism: Mechanism, kind: str, *, epsilon: float | None = None, epsilon_1: float | None = None
 ) -> Mechanism:
-    """The mechanism of two steps that keeps the answers of this one, and adds noise of this kind to what is sent.
+    """Return the two-round mechanism that memoizes responses of this one and adds instantaneous noise to each report.
 
     Parameters
     ----------
     kind : "grr" on `grr` and local hashing, "sue" or "oue" on `sue` and `oue`.
-    epsilon : of the noise by itself; or
-    epsilon_1 : of one report, as the papers reckon it, from which the noise is solved for.
+    epsilon : of the instantaneous round by itself; or
+    epsilon_1 : of one report as the papers compute it, from which the instantaneous round is solved for.
 
     Examples
     --------
@@ -115,12 +114,14 @@ def composed(
     >>> type(twice).__name__, round(twice.epsilon, 3)
     ('LGRR', 1.48)
     """
-    if (type(mechanism), kind) not in TOGETHER:
-        known = dict.fromkeys(name for first, name in TOGETHER if first is type(mechanism))
-        remedy = f"one of {', '.join(known)}" if known else "only grr, sue, oue, blh and olh have noise again"
-        rule = f"must be noise that goes on kept answers of {type(mechanism).__name__}"
+    if (type(mechanism), kind) not in TWO_ROUND:
+        known = dict.fromkeys(name for first, name in TWO_ROUND if first is type(mechanism))
+        remedy = (
+            f"one of {', '.join(known)}" if known else "only grr, sue, oue, blh and olh have an instantaneous round"
+        )
+        rule = f"must be an instantaneous round for memoized responses of {type(mechanism).__name__}"
         raise InputError(rule, value=kind, place="kind", remedy=remedy)
-    maker, taken = TOGETHER[type(mechanism), kind]
+    maker, taken = TWO_ROUND[type(mechanism), kind]
     return maker(
         universe=mechanism.universe,
         epsilon_perm=mechanism.epsilon,

@@ -21,7 +21,7 @@ import polars as pl
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import PoolscopeError
 from poolscope.core.executors import Local
-from poolscope.game.blocks import playing
+from poolscope.game.blocks import users_to_play
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, blocks, in_order, play_block
 from poolscope.inference.adversary import Adversary
@@ -191,7 +191,7 @@ class Sample:
 
     def grow(self, users: int) -> None:
         """Play until there are so many users, or all whom there are."""
-        most = playing(self._game, users) or users
+        most = users_to_play(self._game, users) or users
         size = min(BLOCK, self._game.block_users)
         for some in blocks(max(0, most - self.users), size):
             shifted = range(self.users + some.start, self.users + some.stop)

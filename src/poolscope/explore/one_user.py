@@ -87,7 +87,7 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
     count, universe = int(sent.lengths[0]), looking.universe
     asked = _counts(horizon, not game.device.memoizes)
     attack = attack_for(game.device).posteriors(sent, keys, [looking], asked, Local(threads=1), lambda _: None)
-    posterior = believed(attack[0].of(slice(0, 1))[0][0], looking)
+    posterior = believed(attack[0].compute(slice(0, 1))[0][0], looking)
     reports = sent.reports(game.device, keys)
     words = in_words(reports, game.mechanism.report_columns, game.universe)
     support = _supports(game, reports, looking)

@@ -1,1 +1,1 @@
-"""Truth against belief: the game, its blocks, its outcomes."""
+"""The pool inference game: users with known preferences against adversaries, in blocks."""

@@ -1,7 +1,7 @@
-"""Blocks of users: how many users play in blocks of what size, what that takes, and the task that plays one.
+"""Blocks of users: their size, the resources that they need, and the task that plays one.
 
-Memory, time and disk are estimated before any of it is taken; docs/scale.md has the numbers. A task writes the outcomes
-of its block to a file and returns its checksum.
+Memory, time and disk are estimated before the first block; docs/scale.md has the numbers. A task writes the outcomes of
+its block to a file and returns the checksum.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from poolscope.core.machine import check_disk, check_memory
 from poolscope.core.tables.atomic import write_bytes
 from poolscope.game.game import Game, blocks, play_block
 
-#: Users that are played before the first block, so that one process compiles for all.
-WARM = 2
+#: Users played before the first block, so that one process compiles for all.
+WARM_UP_USERS = 2
 
-#: Seconds until a file that another machine has written must be seen here.
-SEEN = 10.0
+#: Seconds until a file that another machine has written must be visible here.
+VISIBLE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Playing:
-    """What all blocks of a run have in common; `folder` is where their files go."""
+class BlockRun:
+    """What all blocks of a run share; `folder` is where their files go."""
 
     game: Game
     seed: int
@@ -47,126 +47,131 @@ class Block(NamedTuple):
     users: range
 
 
-class Part(NamedTuple):
-    """A finished block: its file, and the checksum of the bytes that were written."""
+class PlayedBlock(NamedTuple):
+    """A finished block: its file, and the checksum of the bytes."""
 
     name: str
     checksum: str
 
 
 def block_size(game: Game, users: int, engine: Engine) -> int:
-    """Users to a block: as many as memory allows, but blocks of one size for all workers alike."""
+    """Return the users per block: as many as memory allows, in equal blocks for all workers."""
     rounds = -(-users // (engine.workers * game.block_users))
     return -(-users // (engine.workers * rounds)) if engine.workers > 1 else min(game.block_users, users)
 
 
 def all_blocks(users: int, size: int) -> Iterator[Block]:
-    """The blocks of a run, each with its file's name."""
+    """Yield the blocks of a run, each with its file name."""
     for index, some in enumerate(blocks(users, size)):
         yield Block(f"part-{index:06d}.parquet", some)
 
 
-def play_parts(playing: Playing, todo: Iterable[Block], engine: Engine, tick: Tick | None = None) -> Iterator[Part]:
-    """Play blocks into the folder; yields each when its file is there."""
+def play_blocks_to_files(
+    run: BlockRun, todo: Iterable[Block], engine: Engine, tick: Tick | None = None
+) -> Iterator[PlayedBlock]:
+    """Play blocks into the folder; yield each when its file is visible."""
     if engine.workers > 1:
-        # Compiled and cached by one process: numba's cache is not made for several that write it at once.
-        for _ in engine.tasks(_warm, playing, [range(WARM)]):
+        # compiled and cached by one process: concurrent writes to Numba's cache are not safe
+        for _ in engine.tasks(_warm_up, run, [range(WARM_UP_USERS)]):
             pass
-    for part in engine.tasks(play_part, playing, todo, tick):
-        _wait_for(playing.folder / part.name)
+    for part in engine.tasks(play_to_file, run, todo, tick):
+        _wait_until_visible(run.folder / part.name)
         yield part
 
 
-def play_part(playing: Playing, block: Block, engine: Local, tick: Tick) -> Part:
-    """The task: play, write beside, flush, rename."""
-    check_shared(playing.folder, "the output folder")
+def play_to_file(run: BlockRun, block: Block, engine: Local, tick: Tick) -> PlayedBlock:
+    """Play one block and write its file atomically; the task of an executor."""
+    check_shared(run.folder, "the output folder")
     try:
-        outcomes = play_block(playing.game, block.users, playing.seed, tick, engine)
+        outcomes = play_block(run.game, block.users, run.seed, tick, engine)
     except PoolscopeError:
         raise
     except Exception as error:
         some = f"users {block.users.start} to {block.users.stop - 1}"
         raise PoolscopeError(f"{some} cannot be played: {type(error).__name__}: {error}") from error
     data = parquet_bytes(outcomes)
-    write_bytes(playing.folder / block.name, data)
-    return Part(block.name, hashlib.sha256(data).hexdigest())
+    write_bytes(run.folder / block.name, data)
+    return PlayedBlock(block.name, hashlib.sha256(data).hexdigest())
 
 
 def parquet_bytes(outcomes: pl.DataFrame) -> memoryview:
-    """A part's file: the same bytes whatever wrote it, and errors of the disk are left to who writes them."""
+    """Return a block's file in memory: the bytes are the same on every machine, and write errors are left to the
+    caller.
+    """
     stream = io.BytesIO()
     outcomes.write_parquet(stream, compression="zstd", statistics=False)
     return stream.getbuffer()
 
 
-def _warm(playing: Playing, users: range, engine: Local, tick: Tick) -> None:
-    if playing.game.recorded is None or len(playing.game.recorded) >= len(users):
-        play_block(playing.game, users, playing.seed, tick, engine)
+def _warm_up(run: BlockRun, users: range, engine: Local, tick: Tick) -> None:
+    """Play a few users, so that one process compiles the kernels."""
+    if run.game.recorded is None or len(run.game.recorded) >= len(users):
+        play_block(run.game, users, run.seed, tick, engine)
 
 
-def _wait_for(path: Path) -> None:
-    """A worker elsewhere says that it has written a file: it must be seen here too, if only after a while."""
-    end = time.monotonic() + SEEN
+def _wait_until_visible(path: Path) -> None:
+    """Wait until a file that a worker has written is visible here too, as on a network file system."""
+    end = time.monotonic() + VISIBLE_SECONDS
     while not path.exists():
         if time.monotonic() > end:
             raise unshared("a worker wrote a file that cannot be seen here", path)
         time.sleep(0.1)
 
 
-#: Bytes of the process before a block is there, and how often a block's masses are held while they are worked on.
-START, COPIES = 300 << 20, 3
+#: Bytes of the process before the first block, and copies of a block's masses in memory at a time.
+BASE_BYTES, COPIES = 300 << 20, 3
 
-#: Core seconds for each report and pool of an adversary; from so many reports on, each costs more the more there are.
-A_REPORT, LONG = 1e-7, 500
+#: Core seconds per report and pool of an adversary; in longer traces the cost per report grows with the length.
+SECONDS_PER_REPORT, LONG_TRACE = 1e-7, 500
 
-#: Bytes of a user on disk, and of each outcome of theirs.
-A_USER, AN_OUTCOME = 60, 17
+#: Bytes on disk of a user, and of each of their outcomes.
+BYTES_PER_USER, BYTES_PER_OUTCOME = 60, 17
 
-#: Seconds from which on a user is told how long it will take, and from which on it is refused.
-LONG_TIME, TOO_LONG = 3600.0, 365 * 86400.0
+#: Run times above which there is a warning, and above which the run is rejected.
+WARN_SECONDS, MAX_SECONDS = 3600.0, 365 * 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
-    """What playing so many users takes: bytes of memory and of disk, core seconds."""
+class ResourceEstimate:
+    """Bytes of memory and of disk, and core seconds of a number of users."""
 
     memory: int
     disk: int
     seconds: float
 
 
-def size_of(game: Game, users: int) -> Size:
-    """An estimate that is right to a factor of two or three, for any game."""
+def estimate_resources(game: Game, users: int) -> ResourceEstimate:
+    """Return an estimate that is right to a factor of two or three, for any game."""
     pools, attacks = sum(game.pool_counts.values()), len(game.pool_counts)
     block = min(users, game.block_users) * game.bytes_a_user
     reports = game.policy.mean_reports(game.horizon)
-    steps = reports * max(1.0, min(reports, game.policy.rotate_after or reports) / LONG)
-    return Size(
-        memory=START + COPIES * block,
-        disk=users * (A_USER + AN_OUTCOME * attacks * len(game.observations)),
-        seconds=users * steps * pools * A_REPORT,
+    steps = reports * max(1.0, min(reports, game.policy.rotate_after or reports) / LONG_TRACE)
+    return ResourceEstimate(
+        memory=BASE_BYTES + COPIES * block,
+        disk=users * (BYTES_PER_USER + BYTES_PER_OUTCOME * attacks * len(game.observations)),
+        seconds=users * steps * pools * SECONDS_PER_REPORT,
     )
 
 
 def check_size(game: Game, users: int, out: Path, cores: int, times: int = 1) -> str | None:
-    """Refuse what cannot be played here, so many times; a line that tells how long it will take where that is long."""
-    size = size_of(game, users)
+    """Reject what cannot be played here, `times` times; return a warning where it takes long."""
+    size = estimate_resources(game, users)
     what = f"a user of {game.horizon:,} reports" if game.block_users == 1 else "a block of users"
     check_memory(what, size.memory, "take fewer observations, pools or adversaries")
     check_disk(f"{users:,} users", size.disk, out, "take fewer `users`, or choose another folder with `out`")
     seconds = times * size.seconds / cores
-    if seconds > TOO_LONG:
+    if seconds > MAX_SECONDS:
         rule = f"{users:,} users would take about {as_time(seconds)} on {cores} cores"
-        raise InputError(rule, remedy="take fewer `users`: a few thousand tell the same")
+        raise InputError(rule, remedy="take fewer `users`: a few thousand are enough")
     return (
         f"this takes about {as_time(seconds)} on {cores} cores; fewer `users` take less"
-        if seconds > LONG_TIME
+        if seconds > WARN_SECONDS
         else None
     )
 
 
 def as_time(seconds: float) -> str:
-    """As people say it: 3 days."""
+    """Return a duration in its largest unit: 3 days."""
     for unit, length in (("year", 365 * 86400.0), ("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
         if seconds >= length:
             count = round(seconds / length)
@@ -174,43 +179,45 @@ def as_time(seconds: float) -> str:
     return f"{max(1, round(seconds))} seconds"
 
 
-#: Seconds that a game takes where nobody says how many users.
-SECONDS = 10.0
+#: Run time of a game without a requested number of users.
+DEFAULT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How many users play, users to a block, and a line that tells how long it will take where that is long."""
+class BlockPlan:
+    """Number of users, users per block, and a warning where the run takes long."""
 
     users: int
     block: int
     warning: str | None
 
 
-def playing(game: Game, asked: int | None) -> int | None:
-    """How many play of the users asked for; recorded ones are no more than there are, and all where nobody asks."""
-    return asked if game.recorded is None else min(asked or len(game.recorded), len(game.recorded))
+def users_to_play(game: Game, requested: int | None) -> int | None:
+    """Return the number of users to play: recorded users are limited to those there are, and all of them by default."""
+    return requested if game.recorded is None else min(requested or len(game.recorded), len(game.recorded))
 
 
-def planned(game: Game, users: int | None, seed: int, engine: Engine, out: Path, file: str | Path | None) -> Plan:
-    """The plan for so many users, or for as many as take about ten seconds.
+def plan_blocks(
+    game: Game, users: int | None, seed: int, engine: Engine, out: Path, file: str | Path | None
+) -> BlockPlan:
+    """Return the plan for this many users, or for as many as take about ten seconds.
 
-    What cannot be played is refused, as asked for by the file.
+    A run that cannot be played is rejected, with the scenario file as the place of the error.
     """
-    users, cores = users or fitting_users(game, seed, engine), engine.threads * engine.workers
+    users, cores = users or default_users(game, seed, engine), engine.threads * engine.workers
     with located(file=file):
         warning = check_size(game, users, out, cores)
-    return Plan(users=users, block=block_size(game, users, engine), warning=warning)
+    return BlockPlan(users=users, block=block_size(game, users, engine), warning=warning)
 
 
-def fitting_users(game: Game, seed: int, engine: Engine) -> int:
-    """Users that take about ten seconds, from a pilot; two significant digits."""
+def default_users(game: Game, seed: int, engine: Engine) -> int:
+    """Return the number of users that take about ten seconds, by a pilot run; two significant digits."""
     own = Local(threads=engine.threads)
     play_block(game, range(16), seed, engine=own)
     pilot = min(2048, game.block_users)
     started = time.perf_counter()
     play_block(game, range(pilot), seed, engine=own)
     pace = (time.perf_counter() - started) / pilot
-    count = max(100, SECONDS / pace)
+    count = max(100, DEFAULT_SECONDS / pace)
     unit = 10 ** (len(str(int(count))) - 2)
     return int(count // unit * unit)

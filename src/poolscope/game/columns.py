@@ -1,35 +1,34 @@
-"""Names in the table of outcomes, for those who read it and need not make it."""
+"""Column names of the outcome table, for modules that read it without playing games."""
 
 from collections.abc import Iterable
 
 from poolscope.inference.levels import at_levels
 
-#: The adversary row of the game without a mechanism.
+#: The adversary name of the game without a mechanism.
 NON_PRIVATE = "non-private"
 
-#: Column that may take the place of guess and pool: whether they are the same.
+#: Column that may replace guess and pool: whether they are equal.
 CORRECT = "correct"
 
-#: Confidences at which a user counts as exposed, and the columns that say by how many reports.
+#: Thresholds at which a user counts as exposed, and the columns with the number of reports until then.
 EXPOSED = at_levels("exposed_at")
 
 #: The same for the game's own threshold, where it has one.
 EXPOSED_AT_THRESHOLD = "exposed_at_threshold"
 
-#: Which of an adversary's estimates of the popularity the user met; null for adversaries who estimate nothing. Only
-#: where an adversary of the game has more than one.
+#: Index of the adversary's popularity estimate that the user played against; null for adversaries who estimate nothing.
+#: Only in games where an adversary has more than one.
 ESTIMATE = "estimate"
 
-#: The standard error of the confidence that chance in the attack leaves; only where an adversary samples.
+#: Monte Carlo standard error of the confidence; only in games where an adversary samples.
 CONFIDENCE_MCSE = "confidence_mcse"
 
-#: Beside a column that says by how many reports a user was exposed: by how many, were the confidence more by its error,
-#: and were it less.
+#: Suffixes of the number of reports until exposure if the confidence were larger, or smaller, by its standard error.
 PLUS_MCSE, MINUS_MCSE = "_plus_mcse", "_minus_mcse"
 
 
 def with_errors(columns: Iterable[str]) -> tuple[str, ...]:
-    """Columns of a table in which an adversary samples, each followed by those that say how far chance moves it."""
+    """Return columns of a table with a sampling adversary, each followed by the columns of its Monte Carlo error."""
     out: list[str] = []
     for name in columns:
         out.append(name)
@@ -41,6 +40,6 @@ def with_errors(columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def exposed_columns(threshold: float | None) -> dict[str, float]:
-    """The columns that say by how many reports a user was exposed, and the confidence of each."""
+    """Return the columns with the number of reports at which a user was exposed, and the threshold of each."""
     own = {} if threshold is None else {EXPOSED_AT_THRESHOLD: threshold}
     return {column: level for level, column in EXPOSED.items()} | own

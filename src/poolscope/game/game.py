@@ -21,7 +21,7 @@ from poolscope.core.randomness import user_keys
 from poolscope.devices.policy import ReportBatch, ReportingPolicy
 from poolscope.devices.protocols import Device, draws_fresh
 from poolscope.game.columns import NON_PRIVATE
-from poolscope.game.outcomes import Attacked, Referee, joined_groups, table
+from poolscope.game.outcomes import AttackResult, Evaluator, merge_groups, table
 from poolscope.inference.adversary import Adversary, check_adversary, view_width
 from poolscope.inference.attack import attack_for
 from poolscope.inference.non_private import non_private_posteriors
@@ -31,8 +31,8 @@ from poolscope.population.popularity import uniform
 from poolscope.population.recorded import Recorded
 from poolscope.population.universe import Universe
 
-#: Bytes that a block holds, and the part of what is free that they may be; bounds the memory, changes no bit.
-BLOCK_BYTES, SHARE = 448 << 20, 6
+#: Largest size of a block in bytes, and one over its largest share of the free memory; changes no bit.
+BLOCK_BYTES, MEMORY_SHARE = 448 << 20, 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,15 +41,15 @@ class Game:
 
     Parameters
     ----------
-    universe, popularity, behavior : the truth that synthetic users draw from.
-    recorded : users who are there already, with what they picked; then nothing is drawn.
-    device : what the users' devices send of the objects that are picked.
-    policy : of how many of these objects, and under which pseudonyms.
-    adversaries : who attacks; all see the same reports.
-    observations : increasing counts of events at which outcomes are kept: of reports, where every event is reported.
+    universe, popularity, behavior : the distributions of synthetic users.
+    recorded : recorded users with their objects; then nothing is drawn.
+    device : what the users' devices send of the picked objects.
+    policy : for which events they send it, and under which pseudonyms.
+    adversaries : the attackers; all see the same reports.
+    observations : increasing counts of events at which outcomes are recorded; of reports, if all events are reported.
     sigma : perturbation of each user's own popularity.
-    non_private : whether to play the identity mechanism beside, with priors of the adversaries (`reference_belief`).
-    threshold : a confidence at which users count as exposed, beside those at which they always do.
+    non_private : whether to also play the identity mechanism, with priors of the adversaries (`reference_belief`).
+    threshold : a confidence at which users count as exposed, in addition to the default ones.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class Game:
 
     @property
     def mechanism(self) -> Mechanism:
-        """What a report by itself comes from."""
+        """The mechanism of a single report."""
         return self.device.mechanism
 
     @property
@@ -124,18 +124,18 @@ class Game:
 
     @property
     def pool_counts(self) -> dict[str, int]:
-        """Number of hypotheses of each adversary of the outcome table: its pools, and none where it holds that."""
+        """Number of hypotheses of each adversary of the outcome table: its pools, and none where that is one."""
         counts = {a.name: len(a.hypotheses) for a in self.adversaries}
         return counts | ({NON_PRIVATE: len(self.reference.hypotheses)} if self.non_private else {})
 
     @property
     def none(self) -> bool:
-        """Whether users may prefer no pool, or an adversary holds that they may."""
+        """Whether users may prefer no pool, or an adversary assumes that they may."""
         return bool(self.behavior.none or any(a.belief.none for a in self.adversaries))
 
     @property
     def estimates(self) -> int:
-        """Estimates of the popularity that an adversary has at most, each met by a group of users."""
+        """Largest number of popularity estimates of an adversary; each plays against a group of users."""
         return max((1 + len(a.redraws) for a in self.adversaries), default=1)
 
     @property
@@ -146,10 +146,10 @@ class Game:
 
     @property
     def reference_belief(self) -> Behavior:
-        """The priors of the non-private adversary: those of an adversary who has the users' own, else the last one's.
+        """The priors of the non-private adversary: those of an adversary with the users' priors, else the last one's.
 
-        With the users' own priors no attack on reports of the same objects is better on average. Adversaries with pools
-        of their own answer another question and do not count. Without any other the priors are uniform.
+        With the users' own priors no attack on reports of the same objects is better on average. Adversaries with other
+        pools answer another question and do not count. Without any other, the priors are uniform.
         """
         k, truth = self.universe.k, self.recorded.fitted if self.recorded else self.behavior
         beliefs = [a.belief for a in self.adversaries if np.array_equal(a.universe.pool_of, self.universe.pool_of)]
@@ -160,27 +160,27 @@ class Game:
         return beliefs[-1] if beliefs else Behavior()
 
     def prior_guess(self, adversary: str) -> float | None:
-        """How often the best guess without reports is right; None of recorded users and of an adversary's own pools."""
+        """Return how often the best guess without reports is right; None for recorded users and for other pools."""
         own = next((a.universe for a in self.adversaries if a.name == adversary), self.universe)
         if self.recorded is not None or not np.array_equal(own.pool_of, self.universe.pool_of):
             return None
         return float(self.behavior.hypothesis_prior(self.universe.k).max())
 
     def epsilon(self, adversary: str) -> float:
-        """Of each report that an adversary sees, drawn anew; infinite of objects, and where devices keep answers."""
+        """Return the epsilon of each independent report; infinite for objects, and where devices memoize."""
         fresh = draws_fresh(self.device) and adversary != NON_PRIVATE
         return float(self.mechanism.epsilon) if fresh else inf
 
     @property
     def block_users(self) -> int:
-        """Users to a block; fewer where little memory is left, as in a small container."""
+        """Users per block; fewer where little memory is available, as in a small container."""
         free = available_memory()
-        budget = BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // SHARE)
+        budget = BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // MEMORY_SHARE)
         return int(np.clip(budget // self.bytes_a_user, 1, attack_for(self.device).max_users))
 
     @property
     def bytes_a_user(self) -> int:
-        """What a block holds of a user: support masses, and outcomes."""
+        """Bytes of a user in a block: support masses and outcomes."""
         width = view_width(self.adversaries) + 4
         return 8 * self.horizon * width + 64 * len(self.observations) * len(self.pool_counts)
 
@@ -194,9 +194,9 @@ def play(
     engine: EngineLike | None = None,
     tick: Tick | None = None,
 ) -> pl.DataFrame:
-    """Outcomes of users 0..users-1: the same for any engine, and for any user whatever their number.
+    """Return the outcomes of users 0..users-1: the same for any engine, and each user's for any number of users.
 
-    The table is held in memory; `ps.audit` plays any number of users into files.
+    The table is in memory; `ps.audit` plays any number of users into files.
 
     Examples
     --------
@@ -210,22 +210,23 @@ def play(
 
 
 def play_blocks(game: Game, todo: Iterable[range], seed: int, engine: Engine, tick: Tick | None = None) -> pl.DataFrame:
-    """Outcomes of blocks of users, wherever the engine plays them, held in memory."""
+    """Return the outcomes of blocks of users in memory, wherever the engine plays them."""
     return pl.concat(engine.tasks(_play_some, (game, seed), todo, tick))
 
 
 def _play_some(shared: tuple[Game, int], users: range, engine: Local, tick: Tick) -> pl.DataFrame:
+    """Play one block; the task of an executor."""
     game, seed = shared
     return play_block(game, users, seed, tick, engine)
 
 
 def in_order(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """By adversary as given, observation count, user."""
+    """Sort outcomes by adversary as given, observation count, user."""
     return outcomes.sort("adversary", "n", "user", maintain_order=True)
 
 
 def blocks(users: int, size: int) -> Iterator[range]:
-    """Users in blocks of that size."""
+    """Yield ranges of users of that size."""
     for start in range(0, users, size):
         yield range(start, min(start + size, users))
 
@@ -233,34 +234,34 @@ def blocks(users: int, size: int) -> Iterator[range]:
 def play_block(
     game: Game, users: range, seed: int, tick: Tick | None = None, engine: Local | None = None
 ) -> pl.DataFrame:
-    """Outcomes of some users: truth, traces, reports, likelihoods, posteriors, guesses.
+    """Return the outcomes of some users: preferences, traces, reports, likelihoods, posteriors, guesses.
 
-    The engine's threads share each of these steps, so that what a hash function's reports have in common is tabulated
-    once for all users of the block.
+    The engine's threads share each of these steps, so that tables of a hash function are computed once for all users of
+    the block.
     """
     engine, tick = engine or Local(threads=1), tick or (lambda _: None)
-    met = players(game, users, seed, engine)
+    drawn_users = users_of_block(game, users, seed, engine)
     if game.estimates == 1:
-        attacked = list(_attacked(game, game.adversaries, met, game.non_private, engine, tick))
+        attacked = list(_attacked(game, game.adversaries, drawn_users, game.non_private, engine, tick))
     else:
         estimate = estimate_of(np.arange(users.start, users.stop), game.estimates)
         groups = []
         for number in np.unique(estimate):
             rows = np.flatnonzero(estimate == number)
             own = [adversary.with_estimate(int(number)) for adversary in game.adversaries]
-            groups.append((rows, list(_attacked(game, own, met.some(rows), False, engine, tick))))
+            groups.append((rows, list(_attacked(game, own, drawn_users.some(rows), False, engine, tick))))
         redrawn = [bool(adversary.redraws) for adversary in game.adversaries]
-        attacked = joined_groups(groups, estimate, redrawn)
+        attacked = merge_groups(groups, estimate, redrawn)
         if game.non_private:
-            attacked += _attacked(game, [], met, True, engine, lambda _: None)
-    return table(met.names, game.observations, attacked, recorded=game.recorded is not None)
+            attacked += _attacked(game, [], drawn_users, True, engine, lambda _: None)
+    return table(drawn_users.names, game.observations, attacked, recorded=game.recorded is not None)
 
 
 def estimate_of(users: Integers, estimates: int) -> Integers:
-    """Which of an adversary's estimates each user meets, by the user's number.
+    """Return the index of the adversaries' estimate that each user plays against, by the user's number.
 
-    However many users play, each estimate is met by nearly as many of them: with G estimates, the numbers from G 2^r to
-    G 2^(r+1) are cut into G runs. Long runs let the users of a block share what their reports have in common.
+    For any number of users, all estimates have nearly equal numbers of them: with G estimates, the numbers from G 2^r
+    to G 2^(r+1) are cut into G runs. Long runs let the users of a block share the tables of their reports.
     """
     rounds = np.maximum(users // estimates, 1)
     power = np.floor(np.log2(rounds)).astype(np.int64)
@@ -269,26 +270,26 @@ def estimate_of(users: Integers, estimates: int) -> Integers:
     return out
 
 
-class Players(NamedTuple):
-    """Some users of a game: their keys and names, what they prefer, and what their devices send."""
+class BlockUsers(NamedTuple):
+    """Some users of a game: their keys and names, their preferences, and what their devices send."""
 
     keys: Keys
     names: pl.Series
     truth: Truth
     sent: ReportBatch
 
-    def some(self, rows: Integers) -> Players:
-        """These of the users."""
+    def some(self, rows: Integers) -> BlockUsers:
+        """Return some of the users."""
 
         def truth(universe: Universe) -> Preferences:
             found = self.truth(universe)
             return Preferences(found.iota[rows], found.gamma[rows], found.delta[rows])
 
-        return Players(self.keys[rows], self.names[rows], truth, self.sent[rows])
+        return BlockUsers(self.keys[rows], self.names[rows], truth, self.sent[rows])
 
 
-def players(game: Game, users: range, seed: int, engine: Local) -> Players:
-    """The users of these numbers, drawn or recorded."""
+def users_of_block(game: Game, users: range, seed: int, engine: Local) -> BlockUsers:
+    """Return the users with these numbers, drawn or recorded."""
     keys = user_keys(seed, np.arange(users.start, users.stop))
     if game.recorded:
         some = game.recorded[users]
@@ -299,17 +300,17 @@ def players(game: Game, users: range, seed: int, engine: Local) -> Players:
         names = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
         traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, threads=engine.map)
         truth = partial(preferences, game.universe, game.popularity, drawn)
-    return Players(keys, names, truth, game.policy.sent(np.ascontiguousarray(traces), keys))
+    return BlockUsers(keys, names, truth, game.policy.sent(np.ascontiguousarray(traces), keys))
 
 
 def _attacked(
-    game: Game, adversaries: Sequence[Adversary], met: Players, non_private: bool, engine: Local, tick: Tick
-) -> Iterator[Attacked]:
-    """Obfuscate what is sent once and let every adversary attack the same reports."""
-    sent, left = met.sent, 1.0
-    referee = Referee(
-        keys=met.keys,
-        truth=met.truth,
+    game: Game, adversaries: Sequence[Adversary], drawn_users: BlockUsers, non_private: bool, engine: Local, tick: Tick
+) -> Iterator[AttackResult]:
+    """Obfuscate the reported objects once, and evaluate every adversary on the same reports."""
+    sent, left = drawn_users.sent, 1.0
+    evaluator = Evaluator(
+        keys=drawn_users.keys,
+        truth=drawn_users.truth,
         sent=sent,
         observations=game.observations,
         threads=engine.map,
@@ -319,11 +320,11 @@ def _attacked(
     )
     if adversaries:
         attack = attack_for(game.device)
-        found = attack.posteriors(sent, met.keys, adversaries, game.observations, engine, tick)
+        found = attack.posteriors(sent, drawn_users.keys, adversaries, game.observations, engine, tick)
         left = 1.0 - attack.prepared
         for adversary, posteriors in zip(adversaries, found, strict=True):
-            yield referee.judge(adversary, posteriors, left / len(adversaries))
+            yield evaluator.evaluate(adversary, posteriors, left / len(adversaries))
         left = 0.0
     if non_private:
         reference = game.reference
-        yield referee.judge(reference, non_private_posteriors(game.universe, sent, reference.belief), left)
+        yield evaluator.evaluate(reference, non_private_posteriors(game.universe, sent, reference.belief), left)

@@ -1,6 +1,6 @@
-"""Outcomes: the truth beside the guess, one row for each user, adversary and observation count.
+"""Outcomes: the true preferences beside the guesses, one row for each user, adversary and observation count.
 
-The referee knows the truth and puts it beside what an adversary guesses.
+The evaluator knows the truth and compares it with an adversary's guesses.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from poolscope.core.arrays import Floats, Integers, Keys, Map, Tick
 from poolscope.devices.policy import ReportBatch
 from poolscope.game.columns import CONFIDENCE_MCSE, ESTIMATE, MINUS_MCSE, PLUS_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.independent import Posteriors, decide
-from poolscope.inference.pseudonyms import longest
+from poolscope.inference.independent import BlockPosteriors, decide, longest
 from poolscope.population.behavior import NONE, Truth
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attacked:
-    """What one adversary made of some users: arrays (users, observations); exposed: columns (users,), -1 for never.
+class AttackResult:
+    """The result of one adversary on some users: arrays (users, observations); exposed: columns (users,), -1 for never.
 
-    error : of the confidence, by chance in the attack; None where it has none.
-    exposed : where there is an error, early and late too.
-    estimate : which of its estimates each user met, (users,); None where it has one popularity alone.
+    error : Monte Carlo standard error of the confidence; None where there is none.
+    exposed : with an error, also the columns plus and minus it.
+    estimate : (users,) index of the estimate that each user played against; None where there is a single popularity.
     """
 
     adversary: str
@@ -44,12 +43,12 @@ class Attacked:
     estimate: Integers | None = None
 
 
-def joined_groups(
-    groups: Sequence[tuple[Integers, Sequence[Attacked]]], estimate: Integers, redrawn: Sequence[bool]
-) -> list[Attacked]:
-    """What each adversary made of all users of a block, from groups of them: their rows, and what was made of these.
+def merge_groups(
+    groups: Sequence[tuple[Integers, Sequence[AttackResult]]], estimate: Integers, redrawn: Sequence[bool]
+) -> list[AttackResult]:
+    """Return the result of each adversary on all users of a block, from groups of them: their rows and results.
 
-    estimate : which one each user met; redrawn : of which adversaries there are several.
+    estimate : the one of each user; redrawn : which adversaries have several.
     """
 
     def joined(parts: Sequence[Any]) -> Any:
@@ -76,11 +75,11 @@ def joined_groups(
 
 
 def table(
-    users: pl.Series, observations: Sequence[int], attacked: Sequence[Attacked], *, recorded: bool = False
+    users: pl.Series, observations: Sequence[int], attacked: Sequence[AttackResult], *, recorded: bool = False
 ) -> pl.DataFrame:
-    """The outcome table of a block of users, by adversary, then observation count, then user.
+    """Return the outcome table of a block of users, by adversary, then observation count, then user.
 
-    Where any adversary samples, all have the columns of its error: to the others nothing is chance.
+    Where any adversary samples, all have the columns of its error, which are zero for the others.
     """
     names = pl.Enum([a.adversary for a in attacked])
     pools = pl.Enum(list(dict.fromkeys(name for a in attacked for name in a.pool_names)))
@@ -118,22 +117,23 @@ def table(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Referee:
-    """Judges the attacks on a block of users.
+class Evaluator:
+    """Evaluate the attacks on a block of users.
 
-    After n events the guess is about the longest pseudonym of the user, the newest where several are as long: which one
-    that is does not hang on what it has sent, so that confidence keeps its meaning. Exposed is a user by the first
-    pseudonym of which the adversary has been sure.
+    After n events the guess is about the user's longest pseudonym, the newest where several are as long. Which one that
+    is does not depend on what it has sent, so that confidence stays calibrated. A user is exposed by the first
+    pseudonym about which the adversary was confident.
 
     Parameters
     ----------
-    keys : (users,) theirs.
-    truth : what they prefer, towards any pools.
+    keys : (users,) their keys.
+    truth : their preferences, for any pools.
     sent : what their devices send.
-    observations : counts of events at which guesses are asked for.
-    threshold : a confidence at which users count as exposed, beside those at which they always do.
-    none : whether users may prefer no pool, or an adversary holds that they may.
-    threads : works on some users after others; tick : is told users as they are judged.
+    observations : counts of events at which guesses are evaluated.
+    threshold : a confidence at which users count as exposed, in addition to the default ones.
+    none : whether users may prefer no pool, or an adversary assumes that they may.
+    threads : map over chunks of users.
+    tick : receives users as they are evaluated.
     """
 
     keys: Keys
@@ -145,24 +145,26 @@ class Referee:
     threshold: float | None = None
     none: bool = False
 
-    def judge(self, adversary: Adversary, posteriors: Posteriors, share: float) -> Attacked:
-        """What the adversary's guesses are worth; `share` is how much of a user's game this was."""
+    def evaluate(self, adversary: Adversary, posteriors: BlockPosteriors, share: float) -> AttackResult:
+        """Return the result of an adversary; `share` is the share of a user's work that this is."""
         shape, levels = (len(self.keys), len(self.observations)), exposed_columns(self.threshold)
         thresholds = np.unique(list(levels.values()))
         truth, gamma, delta = self.truth(adversary.universe)
         guess = np.empty(shape, dtype=np.int64)
         confidence, of_truth = np.empty((2, *shape))
         error = np.zeros(shape) if posteriors.sampled else None
-        # as it is and, where chance has a part in it, with the posteriors more and less by their error
+        # with the posteriors and, where they are sampled, with these plus and minus their error
         ends = ("", PLUS_MCSE, MINUS_MCSE) if posteriors.sampled else ("",)
         exposed = np.empty((len(ends), len(self.keys), len(thresholds)), dtype=np.int32)
-        asked = longest(self.sent.counts(self.observations), posteriors.window)
+        counts = longest(self.sent.counts(self.observations), posteriors.rotate_after)
 
         def some(start: int) -> None:
-            rows = slice(start, min(start + posteriors.at_once, len(self.keys)))
-            found = decide(adversary, *posteriors.of(rows), asked[rows], asked[rows], self.keys[rows], thresholds)
+            rows = slice(start, min(start + posteriors.chunk_users, len(self.keys)))
+            found = decide(
+                adversary, *posteriors.compute(rows), counts[rows], counts[rows], self.keys[rows], thresholds
+            )
             guess[rows], confidence[rows], exposed[:, rows] = found.guess, found.confidence, found.exposed
-            # who prefers no pool has no posterior where that is no hypothesis
+            # users who prefer no pool have no posterior where that is no hypothesis
             held = truth[rows] < found.posterior.shape[2]
             own = np.take_along_axis(found.posterior, np.where(held, truth[rows], 0)[:, None, None], axis=2)[:, :, 0]
             of_truth[rows] = np.where(held[:, None], own, 0.0)
@@ -170,10 +172,10 @@ class Referee:
                 error[rows] = found.error
             self.tick(share * (rows.stop - rows.start))
 
-        for _ in self.threads(some, range(0, len(self.keys), posteriors.at_once)):
+        for _ in self.threads(some, range(0, len(self.keys), posteriors.chunk_users)):
             pass
         events = [self.sent.events(first.astype(np.int64)).astype(np.int32) for first in exposed]
-        return Attacked(
+        return AttackResult(
             adversary=adversary.name,
             pool_names=adversary.universe.pool_names + ((NONE,) if self.none else ()),
             gamma=gamma,

@@ -1,1 +1,1 @@
-"""Belief to posterior to guess."""
+"""Adversaries: posteriors from reports, decisions, and linkage of pseudonyms."""

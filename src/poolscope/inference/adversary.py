@@ -1,4 +1,4 @@
-"""What an adversary believes, and the posterior that follows from it."""
+"""An adversary's assumptions, and the posteriors of independent reports under them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from poolscope.population.universe import Universe
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Adversary:
-    """Pools, popularity and priors in an attacker's head.
+    """The pools, popularity and priors that an adversary assumes.
 
     Parameters
     ----------
-    name : how outcomes call it.
-    universe : the objects and the pools of interest; two adversaries on the same reports may differ in their pools.
-    popularity : (universe,) believed popularity; only its shape within each pool matters (eq. phi_representation).
+    name : the name in outcomes.
+    universe : the objects and the pools of interest; adversaries on the same reports may have different pools.
+    popularity : (universe,) assumed popularity; only its shape within each pool matters (eq. phi_representation).
     belief : priors of relevant interest, polarization and preferred pool.
-    phrase : who that is, in plain words.
-    knows_memoization : where devices keep their answers, whether it groups reports by them or takes each by itself.
+    phrase : a description for reports, such as "who knows nothing about popularity".
+    knows_memoization : where devices memoize, whether the adversary groups reports by response or takes them as
+        independent.
     redraws : the same adversary with further draws of an estimated popularity. Users play in groups, each against an
-        estimate of its own, so that intervals hold for the draw of the estimate too.
+        estimate of its own, so that intervals include the variance of the estimate.
 
     Examples
     --------
@@ -71,21 +72,23 @@ class Adversary:
 
     @property
     def hypotheses(self) -> tuple[str, ...]:
-        """What a posterior is over: the pools, and `NONE` where the adversary holds that a user may prefer none."""
+        """The hypotheses of a posterior: the pools, and `NONE` where users may prefer no pool."""
         return (*self.universe.pool_names, NONE) if self.belief.none else self.universe.pool_names
 
     @property
     def prior(self) -> Floats:
-        """Probability of each hypothesis before any report."""
+        """The prior probability of each hypothesis."""
         return self.belief.hypothesis_prior(self.k)
 
     def with_estimate(self, number: int) -> Adversary:
-        """The adversary with one of its estimates, from 0; itself where it has one popularity alone."""
+        """Return the adversary with one of its estimates, from 0; itself where it has a single popularity."""
         return self.redraws[number - 1] if number and self.redraws else self
 
     @classmethod
     def weak(cls, universe: Universe, belief: Behavior | None = None) -> Adversary:
-        """Knows the mechanism and the pools; believes that all objects of a pool are equally popular."""
+        """Return an adversary who knows mechanism and pools, and assumes that all objects of a pool are equally
+        popular.
+        """
         return cls(
             name="weak",
             universe=universe,
@@ -95,27 +98,27 @@ class Adversary:
         )
 
 
-#: What a subclass cannot bring along: attacks are chosen by the device, and ask an adversary for its fields alone.
-NEVER_ASKED = ("posterior", "posteriors", "likelihood", "log_likelihood", "attack", "guess")
+#: Methods that a subclass cannot override: the device determines the attack, which reads only the adversary's fields.
+NEVER_CALLED = ("posterior", "posteriors", "likelihood", "log_likelihood", "attack", "guess")
 
 
 def check_adversary(adversary: object) -> None:
-    """Refuse what is no adversary, and one with a method of its own that no attack would call."""
+    """Reject anything but an adversary, and one with a method of its own that no attack would call."""
     if not isinstance(adversary, Adversary):
         raise InputError("must be an Adversary", value=adversary)
-    for name in NEVER_ASKED:
+    for name in NEVER_CALLED:
         if hasattr(adversary, name):
-            rule = f"an adversary's own {name} is never called: what it believes is in its fields"
+            rule = f"an adversary's own {name} is never called: its assumptions are its fields"
             remedy = "call it yourself on the reports, or give the likelihoods to posterior_of_likelihood"
             raise InputError(rule, value=type(adversary).__name__, remedy=remedy)
 
 
 def views(adversaries: Sequence[Adversary]) -> tuple[PoolWeights, list[slice]]:
-    """All adversaries side by side, and the columns of each: neutral pool, then pools.
+    """Return the weights of all adversaries side by side, and the columns of each: neutral pool, then pools.
 
-    The columns of one section stand together, so that what an object adds for all adversaries lies in one place of
-    memory; who has fewer pools than others has columns without objects. A pool to which an estimated popularity gives
-    no mass at all is believed uniform: the attacker knows no better.
+    The columns of one section are contiguous, so that what an object adds for all adversaries is in one place of
+    memory. An adversary with fewer pools than others has empty columns. A pool without any estimated popularity is
+    assumed uniform.
     """
     side = len(adversaries)
     column_of = np.stack([side * (a.universe.pool_of + 1) + v for v, a in enumerate(adversaries)])
@@ -125,21 +128,21 @@ def views(adversaries: Sequence[Adversary]) -> tuple[PoolWeights, list[slice]]:
 
 
 def view_width(adversaries: Sequence[Adversary]) -> int:
-    """Columns of the `views` of these adversaries."""
+    """Return the number of columns of the `views` of these adversaries."""
     return len(adversaries) * (max((a.k for a in adversaries), default=0) + 1)
 
 
 def report_likelihoods(mechanism: Mechanism, adversary: Adversary, mass: Floats) -> tuple[Floats, Floats]:
-    """(reports, hypotheses) support masses and likelihoods of single reports, from support masses (reports, k + 1)."""
-    # the neutral pool's column comes first, and is what the hypothesis of no preferred pool says
+    """Return (reports, hypotheses) support masses and likelihoods of single reports, from masses (reports, k + 1)."""
+    # the neutral pool's column comes first; it is the likelihood of the hypothesis of no preferred pool
     own = mass[:, [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]]
     return own, mechanism.likelihood_offset + mechanism.likelihood_scale * own
 
 
 def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:
-    """Posteriors (users, n + 1, hypotheses) from support masses (users, n, k + 1)."""
+    """Return posteriors (users, n + 1, hypotheses) from support masses (users, n, k + 1)."""
     _, n, _ = mass.shape
-    # without neutral objects the relevant interest is one, whatever is believed of it
+    # without neutral objects the relevant interest is one, whatever its prior
     interest = axis(adversary.belief.interest, n) if adversary.universe.neutral_size else point_axis()
     polarization, prior = axis(adversary.belief.polarization, n), adversary.belief.pool_prior(adversary.k)
     axes = interest, polarization

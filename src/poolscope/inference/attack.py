@@ -1,4 +1,4 @@
-"""What adversaries make of the reports of devices: here the kind of a device chooses the attack."""
+"""Posteriors from reports: the device determines the attack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 
 
 def attack_for(device: Device) -> Attack:
-    """The attack on a device: one for all that keep their answers, and the paper's."""
+    """Return the attack on a device: by memoized responses where it memoizes, else the paper's."""
     if not isinstance(device, Device):
         lacking = [name for name in ("mechanism", "memoizes", "sent") if not hasattr(device, name)]
         rule = f"must be a device, which has {', '.join(lacking)}"
@@ -25,7 +25,7 @@ def attack_for(device: Device) -> Attack:
     if not device.memoizes:
         return IndependentReportsAttack(device)
     if not isinstance(device, MemoizingDevice):
-        rule = "a device that memoizes must have own and evidence"
+        rule = "a device that memoizes must have per_device_columns and likelihood"
         raise InputError(rule, value=type(device).__name__, remedy="as poolscope.mechanisms.Memoized has them")
     return MemoizedReportsAttack(device)
 
@@ -38,20 +38,20 @@ def posterior(
     lengths: Integers | None = None,
     observations: Sequence[int] | None = None,
 ) -> Floats:
-    """Posterior of one user, or of several whose reports follow each other, after every report or some of them.
+    """Return the posterior of one user, or of several in sequence, after every report or after some counts of reports.
 
     Parameters
     ----------
-    device : what sent the reports; a mechanism stands for devices that draw every report anew. Where devices keep their
-        answers, an adversary who knows of it (`knows_memoization`) groups reports by the answer that they come from.
-    lengths : (users,) reports of each user; one user where absent.
-    observations : the report counts to look at; 0, 1, 2 and so on to the longest user's where absent. An adversary who
-        groups reports attacks anew for each of them, which takes its time.
+    device : the device that sent the reports; a mechanism stands for devices that draw every report independently.
+        Where devices memoize, an adversary with `knows_memoization` groups reports by memoized response.
+    lengths : (users,) reports of each user; one user by default.
+    observations : the report counts to evaluate; by default 0, 1, 2, ... up to the longest user's. The attack on
+        memoized responses runs once for each count, which may be slow.
 
     Returns
     -------
     (rows, k) for one user, (users, rows, k) for several, a row for each report count. A user with fewer reports is
-    scored on those there are.
+    evaluated on all of them.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def posterior(
     """
     if observations is not None:
         check_integers("observations", observations, 0)
-    # what has the parts of a device is meant as one, though it may lack others
+    # an object with some members of a device is meant as a device, though it may lack others
     meant = isinstance(device, Device) or (hasattr(device, "sent") and hasattr(device, "mechanism"))
     given: Any = device if meant else Fresh(cast(Mechanism, device))
     attack, mechanism = attack_for(given), given.mechanism

@@ -1,13 +1,13 @@
-"""The paper's attack on independent reports, the protocol of attacks, and what an adversary decides by posteriors.
+"""The paper's attack on independent reports, the protocol of attacks, and decisions by posteriors.
 
-Nothing here knows the truth.
+The true preferences are unknown here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,49 +20,48 @@ from poolscope.core.randomness import Stream, children
 from poolscope.devices.policy import ReportBatch
 from poolscope.devices.protocols import Device, draws_fresh, fresh_keys
 from poolscope.inference.adversary import Adversary, posterior_block, views
-from poolscope.inference.pseudonyms import in_windows
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports, report_count
 from poolscope.reports.files import sent_masses
 
-#: Users of a block at most, whatever is attacked; more would save nothing.
+#: Largest number of users of a block for any attack; larger blocks would save nothing.
 MAX_USERS = 16384
 
 
-class Posteriors(NamedTuple):
-    """An adversary's posteriors after every report, worked out for some users of a block at a time.
+class BlockPosteriors(NamedTuple):
+    """An adversary's posteriors after every report, computed for a slice of a block's users at a time.
 
-    of : some of the users -> (users, n + 1, k), of the pseudonym that sends; rows beyond a user's reports repeat the
-        last. Beside them the standard error, of the same shape, that chance in the attack leaves them with.
-    at_once : how many of them a thread had best ask for.
-    window : after how many reports the adversary knows of a new pseudonym only what that has sent; None: never.
-    sampled : whether chance has a part in the attack; else there is no error beside the posteriors.
+    compute : slice of users -> posteriors (users, n + 1, k) of the current pseudonym, whose rows beyond a user's
+        reports repeat the last; and their Monte Carlo standard errors, of the same shape, or None.
+    chunk_users : number of users that a thread should compute at a time.
+    rotate_after : reports after which the adversary only knows what a new pseudonym has sent; None for never.
+    sampled : whether the posteriors have Monte Carlo errors.
     """
 
-    of: Callable[[slice], tuple[Floats, Floats | None]]
-    at_once: int
-    window: int | None = None
+    compute: Callable[[slice], tuple[Floats, Floats | None]]
+    chunk_users: int
+    rotate_after: int | None = None
     sampled: bool = False
 
 
 class Attack(Protocol):
-    """How the reports of one kind of device are attacked."""
+    """The attack on the reports of one kind of device."""
 
     @property
     def max_users(self) -> int:
-        """Users of a block at most."""
+        """Largest number of users of a block."""
         ...
 
     @property
     def prepared(self) -> float:
-        """Share of the work on a block that is done when `posteriors` returns."""
+        """Share of the work on a block that is complete when `posteriors` returns."""
         ...
 
     def posterior(
         self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
     ) -> Floats:
-        """Posteriors (users, rows, k) from given reports, as the function `posterior` has them."""
+        """Return posteriors (users, rows, k) from given reports, as the function `posterior` does."""
         ...
 
     def posteriors(
@@ -73,25 +72,25 @@ class Attack(Protocol):
         observations: Sequence[int],
         engine: Local,
         tick: Tick,
-    ) -> list[Posteriors]:
-        """What each adversary makes of what the devices of the users of these keys send.
+    ) -> list[BlockPosteriors]:
+        """Return what each adversary infers from the reports of the devices of users with these keys.
 
-        Rows between the observation counts need not be worked out: they may repeat the last that was. For each user
-        `tick` is told `prepared`.
+        Rows between the observation counts need not be computed: they may repeat the last that was. `tick` receives
+        `prepared` for each user.
         """
         ...
 
 
-#: Users whose posteriors after every report are held at once, by each thread, and the bytes that these may take.
+#: Users whose posteriors a thread holds at a time, and the largest size of these in bytes.
 CHUNK, CHUNK_BYTES = 256, 64 << 20
 
-#: Parts of a block's reports for each thread: some take longer than others.
+#: Parts of a block's reports per thread, for load balancing.
 PARTS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class IndependentReportsAttack:
-    """Every report adds its likelihood; the popularity masses of all adversaries come from one pass over the block."""
+    """Multiply the likelihoods of all reports; one pass over the block sums the masses of all adversaries."""
 
     device: Device
 
@@ -101,7 +100,7 @@ class IndependentReportsAttack:
     def posterior(
         self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
     ) -> Floats:
-        return posterior_of_each(self.device.mechanism, reports, adversary, lengths, observations)
+        return posterior_of_independent_reports(self.device.mechanism, reports, adversary, lengths, observations)
 
     def posteriors(
         self,
@@ -111,24 +110,24 @@ class IndependentReportsAttack:
         observations: Sequence[int],
         engine: Local,
         tick: Tick,
-    ) -> list[Posteriors]:
+    ) -> list[BlockPosteriors]:
         mechanism, (users, n) = self.device.mechanism, sent.objects.shape
         view, columns = views(adversaries)
         mass = self._masses(sent, keys, view, engine, tick).reshape(users, n, view.width)
 
-        def of(adversary: Adversary, own: slice) -> Posteriors:
+        def posteriors_of(adversary: Adversary, own: slice) -> BlockPosteriors:
             def attack(some: Floats, lengths: Integers) -> Floats:
                 return posterior_block(mechanism, adversary, some, lengths)
 
-            def some(rows: slice) -> tuple[Floats, None]:
+            def compute(rows: slice) -> tuple[Floats, None]:
                 return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.rotate_after), None
 
-            return Posteriors(some, at_once(n, len(adversary.hypotheses)), sent.rotate_after)
+            return BlockPosteriors(compute, users_per_chunk(n, len(adversary.hypotheses)), sent.rotate_after)
 
-        return [of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
+        return [posteriors_of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
 
     def _masses(self, sent: ReportBatch, keys: Keys, view: PoolWeights, engine: Local, tick: Tick) -> Floats:
-        """(users * most, width) popularity masses of all reports, zero where there is none."""
+        """Return (users * n, width) popularity masses of all reports, zero where there is none."""
         mechanism, (users, n) = self.device.mechanism, sent.objects.shape
         limited, there = bool((sent.lengths < n).any()), sent.there.ravel()
         if draws_fresh(self.device):
@@ -138,7 +137,7 @@ class IndependentReportsAttack:
             parts, done = PARTS * engine.threads, self.prepared * users / max(1, len(drawn))
             mass = sent_masses(mechanism, objects, drawn, view, engine.map, parts, lambda reports: tick(done * reports))
         else:
-            # a device of the caller's own sends what it sends, and the adversary knows the mechanism only
+            # the reports come from a custom device, and the adversary only knows its mechanism
             reports = checked_reports(mechanism, sent.reports(self.device, keys))
             if report_count(reports) != sent.lengths.sum():
                 rule = f"a device must send a report for each of {sent.lengths.sum()} objects"
@@ -152,7 +151,7 @@ class IndependentReportsAttack:
         return table
 
 
-def posterior_of_each(
+def posterior_of_independent_reports(
     mechanism: Mechanism,
     reports: Reports,
     adversary: Adversary,
@@ -160,9 +159,9 @@ def posterior_of_each(
     observations: Sequence[int] | None,
     window: int | None = None,
 ) -> Floats:
-    """Posteriors (users, rows, k) of an adversary to whom every report stands alone, see `attack.posterior`.
+    """Return posteriors (users, rows, k) of an adversary who takes reports as independent; see `attack.posterior`.
 
-    With a window they start anew after so many reports.
+    With a window they restart from the prior after that many reports.
     """
     view, _ = views([adversary])
     mass = mechanism.mass(reports, view)
@@ -180,13 +179,54 @@ def posterior_of_each(
     return out[:, np.minimum(observations, longest)]
 
 
-def at_once(n: int, k: int) -> int:
-    """Users whose posteriors over k pools after n reports a thread holds at once."""
+def in_windows(
+    attack: Callable[[NDArray[Any], Integers], Floats], table: NDArray[Any], lengths: Integers, window: int | None
+) -> Floats:
+    """Return posteriors (users, n + 1, k) after every report, each of the pseudonym that sent it.
+
+    Parameters
+    ----------
+    attack : maps a table (any, reports, ...) and the number of reports of each row to posteriors (any, reports + 1, k).
+    table : (users, n, ...) the attack's input for each report.
+    lengths : (users,) reports of each user; rows beyond repeat the last one.
+    window : reports of a pseudonym; None where a user has a single one.
+    """
+    users, n, *rest = table.shape
+    if window is None or window >= n:
+        return repeat_last(attack(table, lengths), lengths)
+    pseudonyms = -(-n // window)
+    cut = np.zeros((users, pseudonyms * window, *rest), dtype=table.dtype)
+    cut[:, :n] = table
+    sizes = np.clip(lengths[:, None] - window * np.arange(pseudonyms), 0, window)
+    found = attack(cut.reshape(users * pseudonyms, window, *rest), sizes.ravel())
+    k = found.shape[2]
+    after_each = found.reshape(users, pseudonyms, window + 1, k)[:, :, 1:].reshape(users, pseudonyms * window, k)
+    # the first row is the prior of the first pseudonym; the priors of later ones are left out
+    return repeat_last(np.concatenate([found[::pseudonyms, :1], after_each[:, :n]], axis=1), lengths)
+
+
+def repeat_last(posterior: Floats, lengths: Integers) -> Floats:
+    """Repeat the posterior after each user's last report in all rows beyond, in place."""
+    for user in np.flatnonzero(lengths < posterior.shape[1] - 1):
+        posterior[user, lengths[user] + 1 :] = posterior[user, lengths[user]]
+    return posterior
+
+
+def longest(reports: Integers, window: int | None) -> Integers:
+    """Return the number of reports at which the longest pseudonym was complete; the newest, where several are as long.
+
+    That is the end of the last full window, and before any is full the current number of reports.
+    """
+    return reports if window is None else np.where(reports < window, reports, reports // window * window)
+
+
+def users_per_chunk(n: int, k: int) -> int:
+    """Return the number of users whose posteriors over k pools after n reports a thread computes at a time."""
     return max(1, min(CHUNK, CHUNK_BYTES // (8 * (n + 1) * k)))
 
 
 def lengths_of(lengths: Integers | None, count: int) -> Integers:
-    """(users,) reports of each user, of so many in all; one user where absent."""
+    """Return (users,) reports of each user, which add up to `count`; a single user by default."""
     if lengths is None:
         return np.array([count])
     found = as_counts("lengths", lengths)
@@ -196,15 +236,15 @@ def lengths_of(lengths: Integers | None, count: int) -> Integers:
 
 
 def believed(posterior: Floats, adversary: Adversary) -> Floats:
-    """The posterior (..., hypotheses); where it is NaN, as the adversary's model excludes the reports, its prior."""
+    """Return the posterior (..., hypotheses); the prior where it is NaN: the model excludes the reports."""
     return np.where(np.isnan(posterior), adversary.prior, posterior)
 
 
 def guesses(posterior: Floats, users: Keys, counts: Integers) -> tuple[Integers, Floats]:
-    """Pool of the largest posterior and its confidence, (users, observations), of posteriors (users, observations, k).
+    """Return the pool of the largest posterior and its confidence, (users, observations).
 
-    Ties are broken at random, by the users' keys and the reports that each posterior is of: `counts` (users,
-    observations). So a guess does not hang on what else is asked for.
+    Ties in posteriors (users, observations, k) are broken at random, by the users' keys and the number of reports:
+    `counts` (users, observations). A guess is thus independent of what else is evaluated.
     """
     guess = np.empty(posterior.shape[:2], dtype=np.int64)
     confidence = np.empty(guess.shape)
@@ -213,13 +253,13 @@ def guesses(posterior: Floats, users: Keys, counts: Integers) -> tuple[Integers,
 
 
 class Decision(NamedTuple):
-    """What an adversary makes of some users after some of their reports.
+    """What an adversary concludes about some users after some of their reports.
 
     posterior : (users, observations, hypotheses), the prior where the adversary's model excludes the reports.
     guess, confidence : (users, observations) the pool of the largest posterior, and that posterior.
     error : (users, observations) the standard error of the confidence; None where nothing is sampled.
-    exposed : (1, users, thresholds) the first row of posteriors that reaches each threshold, -1 for never; where there
-        is an error (3, users, thresholds), also with the posteriors more, and less, by their error.
+    exposed : (1, users, thresholds) the first row of posteriors that reaches each threshold, -1 for never. With errors
+        it is (3, users, thresholds): also for the posteriors plus and minus their error.
     """
 
     posterior: Floats
@@ -238,23 +278,24 @@ def decide(
     keys: Keys,
     thresholds: Floats,
 ) -> Decision:
-    """Guesses of the game, of files and of a single user, with their confidence, and who is exposed.
+    """Return guesses with their confidence, and who is exposed: for the game, for files and for a single user.
 
     Parameters
     ----------
     posterior, error : (users, n, hypotheses) after more and more reports, and their standard error where sampled.
-    rows, counts : (users, observations) the rows of these that are asked for, and how many reports each is of.
-    keys : (users,) theirs, which break ties; thresholds : confidences, increasing.
+    rows, counts : (users, observations) the rows of these to decide by, and their numbers of reports.
+    keys : (users,) keys that break ties.
+    thresholds : confidences, increasing.
     """
     belief = believed(np.take_along_axis(posterior, rows[:, :, None], axis=1), adversary)
     guess, confidence = guesses(belief, keys, counts)
     of_guess = None
     if error is not None:
-        asked = np.take_along_axis(error, rows[:, :, None], axis=1)
-        of_guess = np.take_along_axis(asked, guess[:, :, None], axis=2)[:, :, 0]
+        selected = np.take_along_axis(error, rows[:, :, None], axis=1)
+        of_guess = np.take_along_axis(selected, guess[:, :, None], axis=2)[:, :, 0]
     shifted = [posterior] if error is None else [posterior, posterior + error, posterior - error]
     exposed = np.empty((len(shifted), len(posterior), len(thresholds)), dtype=np.int32)
     for values, out in zip(shifted, exposed, strict=True):
-        # to be sure that a user prefers no pool exposes nobody
-        kernels.first_sure(values[:, :, : adversary.k], thresholds, out)
+        # confidence in the hypothesis of no preferred pool exposes nobody
+        kernels.first_confident(values[:, :, : adversary.k], thresholds, out)
     return Decision(belief, guess, confidence, of_guess, exposed)

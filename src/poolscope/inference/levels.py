@@ -1,6 +1,7 @@
-"""From which confidence on an adversary is sure of a user: at n if it is so after n reports.
+"""Confidence thresholds at which an adversary counts as confident.
 
-A user is exposed by n if the adversary has been sure at some time up to n. A scenario may add a threshold of its own.
+The adversary is confident about a user at n if its largest posterior reaches the threshold after n reports. A user is
+exposed by n if that was so after any number of reports up to n. A scenario may add a threshold of its own.
 """
 
 from __future__ import annotations
@@ -8,24 +9,24 @@ from __future__ import annotations
 LEVELS = (0.5, 0.9, 0.95)
 
 DEFAULT_THRESHOLD = 0.9
-"""The confidence at which results are told where no other was asked for; one of `LEVELS`."""
+"""The threshold of results where no other is requested; one of `LEVELS`."""
 
 
 def with_threshold(threshold: float | None) -> tuple[float, ...]:
-    """All levels of a run, the one that was asked for among them, in increasing order."""
+    """Return all thresholds of a run in increasing order, with the requested one."""
     return tuple(sorted({*LEVELS, *(() if threshold is None else (threshold,))}))
 
 
 def at_levels(word: str) -> dict[float, str]:
-    """A name for each level, as ``exposed_90``."""
+    """Return a name for each threshold, such as ``exposed_90``."""
     return {level: f"{word}_{100 * level:.0f}" for level in LEVELS}
 
 
 def in_percent(level: float) -> str:
-    """A confidence that was asked for, with all its digits: 97.5 %."""
+    """Return a threshold with all its digits: 97.5 %."""
     return f"{100 * level:g} %"
 
 
 def sure(level: float) -> str:
-    """How a table heads the users of whom the adversary is sure with this confidence."""
+    """Return the table heading for users about whom the adversary is confident at this threshold."""
     return f"sure, {in_percent(level)}"

@@ -1,28 +1,33 @@
-r"""How much two windows of reports prove that they are one device's.
+r"""E-values that two windows of reports come from one device, and the links between windows that follow.
 
-A score that ranks pairs of windows (`linking`) does not say how many links would be wrong. *Evidence* does: it is an
-e-value, a number that is one or less in the mean over windows of two devices, so that it reaches t with a probability
-of at most 1/t. What users pick may hang together in any way: habits are no proof.
+A score that ranks pairs of windows (`linkage`) does not bound the number of wrong links. An *e-value* does: its mean
+over windows of two devices is at most one, so that it reaches t with probability at most 1/t. It is valid for any
+dependence between what users pick.
 
-**A report is its answer.** Let A be the answers of one window. In the other, each slot that was picked, of the n at
-most, has an answer in A only by chance, and by itself. Whoever bets a part :math:`\beta` on each of A at odds of
-:math:`\rho_y = \max_s \Pr[y | s]` has in the mean no more than
+**Identical reports.** Let A be the responses of one window. In the other window, each of the at most n slots that were
+picked has a response in A by coincidence only, independently of the others. A bet of :math:`\beta` on each response in
+A, at odds :math:`\rho_y = \max_s \Pr[y | s]`, gives the e-value
 
 .. math:: e = \prod_{y \in A \cap B} \Big(1 + \frac{\beta}{\rho_y}\Big) \Big/ \prod_{s} (1 + \beta R_s) , \qquad
           R_s = \sum_{y \in A} \Pr[y | s] / \rho_y ,
 
-the last product over the n slots with the largest R. The mean over several :math:`\beta` is evidence too. It needs no
-popularity.
+with the last product over the n slots with the largest R. The mean over several :math:`\beta` is an e-value too. It
+needs no popularity.
 
-**Noise on each report.** Evidence is the mean of kappa (`linking`) over all pairs of one report of each window. That is
-one in the mean over pairs of two devices, however the reports of each hang together, as each kappa is; with the
-popularity and behavior that the adversary believes in.
+**Noisy reports.** The e-value is the mean of kappa (`linkage`) over all pairs of one report of each window. Each kappa
+has mean one over pairs of two devices, whatever the dependence within a window, under the adversary's popularity and
+priors.
 
-What a device keeps beside its answers multiplies it by how many values that may have, and makes it 0 where it differs.
+Per-device values multiply the e-value by the number of their values, and make it 0 where they differ.
+
+**Links.** The e-BH procedure of Wang and Ramdas selects links with a false discovery rate below a target, for any
+number of pairs and any dependence. Linked windows form devices. Windows of one device follow each other in time: a
+device with overlapping windows has a wrong link, and is rejected.
 
 References
 ----------
 V. Vovk, R. Wang. E-values: calibration, combination and applications. Annals of Statistics 49, 2021.
+R. Wang, A. Ramdas. False discovery rate control with e-values. JRSS B 84, 2022.
 """
 
 from __future__ import annotations
@@ -38,85 +43,90 @@ from scipy.special import logsumexp
 
 from poolscope.core.arrays import Floats, Integers, positions
 from poolscope.core.errors import InputError
-from poolscope.devices.protocols import Identical, MemoizingDevice
+from poolscope.devices.protocols import IdenticalReports, MemoizingDevice
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linkage import log_ratios, mean_popularity
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 
-#: Pairs of windows that have an answer in common, and reports with noise that are held beside each other, at most.
-PAIRS, REPORTS = 1 << 24, 1 << 13
+#: Largest number of pairs of windows with a common response, and of noisy reports that are compared.
+MAX_PAIRS, MAX_REPORTS = 1 << 24, 1 << 13
 
-#: Reports times objects at most, of those that are looked at together.
-CELLS = 1 << 25
+#: Largest number of reports times objects in memory.
+MAX_CELLS = 1 << 25
 
-#: Reports of which the ratios with all others are worked out at once.
-AT_ONCE = 1 << 9
+#: Reports whose ratios with all others are computed at a time.
+CHUNK = 1 << 9
 
-#: Logarithms of what is bet on each answer.
+#: Log bets on each response.
 LOG_BETS = -math.log(4.0) * np.arange(5)
 
 REMEDY = "take some of the users"
 
 
-class Pairs(NamedTuple):
-    """Pairs of windows, the first with the smaller number, and the logarithm of the evidence of each."""
+class WindowPairs(NamedTuple):
+    """Pairs of windows, the first with the smaller index, and their log e-values."""
 
     first: Integers
     second: Integers
     log_e_value: Floats
 
-    def some(self, which: NDArray[Any]) -> Pairs:
-        return Pairs(self.first[which], self.second[which], self.log_e_value[which])
+    def some(self, which: NDArray[Any]) -> WindowPairs:
+        """Return some of the pairs."""
+        return WindowPairs(self.first[which], self.second[which], self.log_e_value[which])
 
 
-def evident(device: MemoizingDevice, reports: Reports, sizes: Integers, adversary: Adversary, least: float) -> Pairs:
-    """Pairs of windows whose evidence has a logarithm of at least `least`, by windows.
+def pairs_with_evidence(
+    device: MemoizingDevice, reports: Reports, sizes: Integers, adversary: Adversary, minimum: float
+) -> WindowPairs:
+    """Return the pairs of windows with a log e-value of at least `minimum`, ordered by windows.
 
     Parameters
     ----------
-    reports : window after window; sizes : (windows,) how many each has, none of them 0.
+    reports : window after window.
+    sizes : (windows,) reports of each, none of them 0.
     """
-    starts, bonus, found = np.cumsum(sizes) - sizes, math.log(math.prod(device.own.values())), []
-    for mine in _of_one_owner(device, reports, starts):
+    starts, bonus, found = np.cumsum(sizes) - sizes, math.log(math.prod(device.per_device_columns.values())), []
+    for mine in _by_device_columns(device, reports, starts):
         rows = positions(starts[mine], sizes[mine])
         own = {name: np.asarray(column)[rows] for name, column in reports.items()}
-        distribution = device.evidence({name: column[:1] for name, column in own.items()}).distribution
-        if isinstance(distribution, Identical):
-            pairs = _by_answers(device, own, sizes[mine])
+        distribution = device.likelihood({name: column[:1] for name, column in own.items()}).distribution
+        if isinstance(distribution, IdenticalReports):
+            pairs = _by_responses(device, own, sizes[mine])
         else:
             pairs = _by_ratios(device, own, sizes[mine], adversary)
-        enough = pairs.some(pairs.log_e_value + bonus >= least)
-        found.append(Pairs(mine[enough.first], mine[enough.second], enough.log_e_value + bonus))
-    pairs = _all(found)
+        enough = pairs.some(pairs.log_e_value + bonus >= minimum)
+        found.append(WindowPairs(mine[enough.first], mine[enough.second], enough.log_e_value + bonus))
+    pairs = _concatenated(found)
     return pairs.some(np.lexsort((pairs.second, pairs.first)))
 
 
-def _of_one_owner(device: MemoizingDevice, reports: Reports, starts: Integers) -> Iterator[Integers]:
-    """Windows that have in common what a device keeps beside its answers, if there are two of them."""
+def _by_device_columns(device: MemoizingDevice, reports: Reports, starts: Integers) -> Iterator[Integers]:
+    """Yield groups of two or more windows with equal per-device values."""
     owner = np.zeros(len(starts), dtype=np.int64)
-    if device.own:
-        owner = distinct({name: np.asarray(reports[name])[starts] for name in device.own})[1]
+    if device.per_device_columns:
+        owner = distinct({name: np.asarray(reports[name])[starts] for name in device.per_device_columns})[1]
     order = np.argsort(owner, kind="stable")
     for mine in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
         if len(mine) > 1:
             yield mine
 
 
-def _all(found: Sequence[Pairs]) -> Pairs:
+def _concatenated(found: Sequence[WindowPairs]) -> WindowPairs:
+    """Concatenate pairs."""
     none = np.zeros(0, dtype=np.int64)
-    first, second, log_e_value = zip(Pairs(none, none, np.zeros(0)), *found, strict=True)
-    return Pairs(np.concatenate(first), np.concatenate(second), np.concatenate(log_e_value))
+    first, second, log_e_value = zip(WindowPairs(none, none, np.zeros(0)), *found, strict=True)
+    return WindowPairs(np.concatenate(first), np.concatenate(second), np.concatenate(log_e_value))
 
 
-def _by_answers(device: MemoizingDevice, reports: Reports, sizes: Integers) -> Pairs:
-    """Pairs that have an answer in common; others prove nothing."""
-    window, (first, answer) = np.repeat(np.arange(len(sizes)), sizes), distinct(reports)
-    has = sparse.coo_array((np.ones(len(answer)), (window, answer)), shape=(len(sizes), len(first))).tocsr()
+def _by_responses(device: MemoizingDevice, reports: Reports, sizes: Integers) -> WindowPairs:
+    """Return the pairs that have a response in common; others have no evidence."""
+    window, (first, response) = np.repeat(np.arange(len(sizes)), sizes), distinct(reports)
+    has = sparse.coo_array((np.ones(len(response)), (window, response)), shape=(len(sizes), len(first))).tocsr()
     has.data[:] = 1.0
     windows_of = np.bincount(has.indices, minlength=len(first))
     common = int(np.sum(windows_of * (windows_of - 1) // 2))
-    if common > PAIRS:
-        rule = f"must have at most {PAIRS:,} answers that two pseudonyms have in common"
+    if common > MAX_PAIRS:
+        rule = f"must have at most {MAX_PAIRS:,} responses that two pseudonyms have in common"
         raise InputError(rule, value=common, remedy=REMEDY)
     pairs = sparse.triu(has @ has.T, k=1, format="csr")
     found = []
@@ -127,23 +137,23 @@ def _by_answers(device: MemoizingDevice, reports: Reports, sizes: Integers) -> P
         known = np.zeros((len(first), len(LOG_BETS)))
         known[own] = won
         worth = has[others] @ known - spent[np.minimum(sizes[others], len(spent)) - 1]
-        found.append(Pairs(np.full(len(others), one), others, logsumexp(worth, axis=1) - math.log(len(LOG_BETS))))
-    return _all(found)
+        found.append(WindowPairs(np.full(len(others), one), others, logsumexp(worth, axis=1) - math.log(len(LOG_BETS))))
+    return _concatenated(found)
 
 
-def bets(device: MemoizingDevice, answers: Reports) -> tuple[Floats, Floats]:
-    """What bets on these answers, all different, are worth.
+def bets(device: MemoizingDevice, responses: Reports) -> tuple[Floats, Floats]:
+    """Return the log factors of bets on these responses, all distinct.
 
     Returns
     -------
-    won : (answers, bets) the logarithm of what it brings that an answer comes again.
-    spent : (slots, bets) the logarithm of what they cost, if so many slots are asked, less 1.
+    won : (responses, bets) log factor if a response occurs again.
+    spent : (slots, bets) log of the normalization for 1, 2, ... slots.
     """
-    distribution = device.evidence(answers).distribution
-    assert isinstance(distribution, Identical)
-    known = distribution.log_response_prob[distribution.answer]
+    distribution = device.likelihood(responses).distribution
+    assert isinstance(distribution, IdenticalReports)
+    known = distribution.log_response_prob[distribution.response]
     largest = known.max(axis=1, keepdims=True)
-    # nothing is bet on an answer that cannot be
+    # no bet on an impossible response
     possible = np.isfinite(largest)
     relative = np.where(possible, np.exp(known - np.where(possible, largest, 0.0)), 0.0)
     supported = np.sort(relative.sum(axis=0))[::-1]
@@ -152,23 +162,63 @@ def bets(device: MemoizingDevice, answers: Reports) -> tuple[Floats, Floats]:
     return won, spent
 
 
-def _by_ratios(device: MemoizingDevice, reports: Reports, sizes: Integers, adversary: Adversary) -> Pairs:
-    """All pairs, and the sum over all pairs of their reports."""
+def _by_ratios(device: MemoizingDevice, reports: Reports, sizes: Integers, adversary: Adversary) -> WindowPairs:
+    """Return all pairs, by the mean over all pairs of their reports."""
     popularity = mean_popularity(adversary)
-    count, most = report_count(reports), min(REPORTS, CELLS // len(popularity))
-    if count > most:
-        rule = f"must have at most {most:,} reports whose answers are sent with noise, of one group of devices"
+    count, limit = report_count(reports), min(MAX_REPORTS, MAX_CELLS // len(popularity))
+    if count > limit:
+        rule = f"must have at most {limit:,} noisy reports of memoized responses, of one group of devices"
         raise InputError(rule, value=count, remedy=REMEDY)
     starts, found = np.cumsum(sizes) - sizes, []
-    for share in np.unique(starts // AT_ONCE):
-        mine = np.flatnonzero(starts // AT_ONCE == share)
+    for share in np.unique(starts // CHUNK):
+        mine = np.flatnonzero(starts // CHUNK == share)
         rows = positions(starts[mine], sizes[mine])
-        evidence = device.evidence({name: np.concatenate([column[rows], column]) for name, column in reports.items()})
+        evidence = device.likelihood({name: np.concatenate([column[rows], column]) for name, column in reports.items()})
         weight = np.bincount(evidence.slots, weights=popularity).astype(np.float64)
         sums = log_ratios(evidence.distribution, weight, len(rows))
         for side, own in enumerate((sizes[mine], sizes)):
             sums = np.logaddexp.reduceat(sums, np.cumsum(own) - own, axis=side)
         sums -= np.log(sizes[mine])[:, None] + np.log(sizes)
         one, other = np.nonzero(mine[:, None] < np.arange(len(sizes)))
-        found.append(Pairs(mine[one], other, sums[one, other]))
-    return _all(found)
+        found.append(WindowPairs(mine[one], other, sums[one, other]))
+    return _concatenated(found)
+
+
+class LinkedDevices(NamedTuple):
+    """Windows joined to devices.
+
+    device : (windows,) the smallest index of a window of the same device.
+    links : the pairs of windows of one device.
+    refused : (windows,) those that would be joined, but windows of their device would overlap in time.
+    """
+
+    device: Integers
+    links: WindowPairs
+    refused: NDArray[np.bool_]
+
+
+def select_links(pairs: WindowPairs, windows: int, rate: float) -> WindowPairs:
+    """Return the pairs selected at a false discovery rate of `rate` (e-BH), among all pairs of windows."""
+    order = np.argsort(-pairs.log_e_value, kind="stable")
+    needed = math.log(windows * (windows - 1) / 2.0 / rate) - np.log(np.arange(1, len(order) + 1))
+    enough = np.flatnonzero(pairs.log_e_value[order] >= needed)
+    return pairs.some(np.sort(order[: enough[-1] + 1]) if len(enough) else order[:0])
+
+
+def join_windows(links: WindowPairs, first: Integers, last: Integers) -> LinkedDevices:
+    """Join windows by their links; reject devices that would have two pseudonyms at a time.
+
+    Parameters
+    ----------
+    first, last : (windows,) index of each window's first and last report among all reports.
+    """
+    windows = len(first)
+    graph = sparse.coo_array((np.ones(len(links.first)), (links.first, links.second)), shape=(windows, windows))
+    _, component = sparse.csgraph.connected_components(graph, directed=False)
+    order = np.lexsort((first, component))
+    overlap = (component[order][1:] == component[order][:-1]) & (last[order][:-1] > first[order][1:])
+    refused = np.isin(component, component[order][1:][overlap])
+    alone = np.arange(windows)
+    smallest = np.full(windows, windows)
+    np.minimum.at(smallest, component, alone)
+    return LinkedDevices(np.where(refused, alone, smallest[component]), links.some(~refused[links.first]), refused)

@@ -1,4 +1,4 @@
-"""The attack without a mechanism: the adversary sees the objects themselves."""
+"""The non-private attack: the adversary sees the objects themselves."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Objects
 from poolscope.devices.policy import ReportBatch
-from poolscope.inference.independent import Posteriors, at_once
+from poolscope.inference.independent import BlockPosteriors, in_windows, users_per_chunk
 from poolscope.inference.posterior import posteriors
-from poolscope.inference.pseudonyms import in_windows
 from poolscope.inference.quadrature import axis, fixed_rule, point_axis
 from poolscope.kernels import decision as kernels
 from poolscope.population.behavior import Behavior
 from poolscope.population.priors import UNIFORM
 from poolscope.population.universe import Universe
 
-#: Rows of the table of integrals that are held at once; changes no bit.
+#: Rows of the table of integrals that are in memory at a time; changes no bit.
 ROWS = 128
 
 
 def non_private_posterior(universe: Universe, traces: Objects, belief: Behavior | None = None) -> Floats:
-    """Posterior (users, n + 1, hypotheses) of an adversary who sees the objects themselves; by default uniform priors.
+    """Return the posterior (users, n + 1, hypotheses) of an adversary who sees the objects; by default with uniform
+    priors.
 
-    Popularity and relevant interest are the same factor for every pool and cancel (footnote on the non-private
-    scenario). What remains are the priors of the polarization and of the pools.
+    Popularity and relevant interest are common factors of all pools and cancel (footnote on the non-private scenario).
+    The priors of the polarization and of the pools remain.
     """
     belief = belief or Behavior()
     if belief.polarization != UNIFORM:
@@ -35,13 +35,13 @@ def non_private_posterior(universe: Universe, traces: Objects, belief: Behavior 
         out = _by_counts(universe, traces)
         if belief.pools is not None:
             out *= belief.pool_prior(universe.k)
-            with np.errstate(invalid="ignore"):  # a pool that the prior excludes may be the only possible one
+            with np.errstate(invalid="ignore"):  # the only possible pool may be one that the prior excludes
                 out /= out.sum(axis=2, keepdims=True)
     return _with_none(out, universe, traces, belief) if belief.none else out
 
 
 def _with_none(out: Floats, universe: Universe, traces: Objects, belief: Behavior) -> Floats:
-    """The posterior with the hypothesis that no pool is preferred, which any object of a pool excludes.
+    """Add the hypothesis that no pool is preferred, which any object of a pool excludes.
 
     Neutral objects alone have the probability E[(1 - gamma)^n] if a pool is preferred, and one if none is.
     """
@@ -55,10 +55,10 @@ def _with_none(out: Floats, universe: Universe, traces: Objects, belief: Behavio
 
 
 def _by_counts(universe: Universe, traces: Objects) -> Floats:
-    """The posterior under uniform priors.
+    """Return the posterior under uniform priors.
 
-    The integral over the polarization depends on how many of the objects in any pool are of the preferred one: a table
-    of them serves all users.
+    The integral over the polarization depends on the number of objects of the preferred pool among those of any pool:
+    one table of integrals is for all users.
     """
     users, n = traces.shape
     k = universe.k
@@ -72,9 +72,9 @@ def _by_counts(universe: Universe, traces: Objects) -> Floats:
 
 
 def _by_quadrature(universe: Universe, traces: Objects, belief: Behavior) -> Floats:
-    """The posterior under any prior of the polarization: an object is possible in its own pool alone.
+    """Return the posterior under any prior of the polarization: an object is possible in its own pool alone.
 
-    A neutral object says the same of every pool, so the relevant interest can be fixed at one.
+    A neutral object has the same likelihood under every pool, so that the relevant interest can be fixed at one.
     """
     users, n = traces.shape
     pool = universe.pool_of[traces][..., None]
@@ -85,18 +85,19 @@ def _by_quadrature(universe: Universe, traces: Objects, belief: Behavior) -> Flo
 
 @lru_cache(maxsize=8)
 def _integrals(k: int, first: int, rows: int) -> tuple[Floats, NDArray[np.int32]]:
+    """Return rows of the table of integrals, cached."""
     value, power = np.empty((rows, first + rows)), np.empty((rows, first + rows), dtype=np.int32)
     kernels.integrals(first, k, value, power)
     return value, power
 
 
-def non_private_posteriors(universe: Universe, sent: ReportBatch, belief: Behavior) -> Posteriors:
-    """The same for a block of users, of the objects that their devices would send a report of."""
+def non_private_posteriors(universe: Universe, sent: ReportBatch, belief: Behavior) -> BlockPosteriors:
+    """Return the posteriors of a block of users, from the objects that their devices would report."""
 
     def attack(objects: Objects, lengths: Integers) -> Floats:
         return non_private_posterior(universe, objects, belief)
 
-    def some(rows: slice) -> tuple[Floats, None]:
+    def compute(rows: slice) -> tuple[Floats, None]:
         return in_windows(attack, sent.objects[rows], sent.lengths[rows], sent.rotate_after), None
 
-    return Posteriors(some, at_once(sent.objects.shape[1], universe.k), sent.rotate_after)
+    return BlockPosteriors(compute, users_per_chunk(sent.objects.shape[1], universe.k), sent.rotate_after)

@@ -1,4 +1,4 @@
-"""From pool likelihoods to the posterior of eq. (score_estimate), after every report, in one pass."""
+"""The posterior of eq. (score_estimate) from pool likelihoods, after every report."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.inference.quadrature import Axis, axis, fixed_rule
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.compilation import BackgroundCompile
-from poolscope.kernels.nodes import marginals, scratch
+from poolscope.kernels.nodes import marginals, node_workspace
 from poolscope.population.behavior import Behavior
 from poolscope.population.priors import Density
 
-#: The longest of all to compile.
+#: Compiled in the background, as it takes longest.
 COMPILED = BackgroundCompile(
     kernels.posteriors,
     "import numpy; from poolscope.inference.posterior import posterior_of_likelihood as p; p(numpy.ones((1, 1, 3)))",
 )
 
 
-#: Above it, the sum of likelihoods over pools may overflow; what is common to a report can be taken out of it.
+#: Largest likelihood: sums over pools do not overflow. A factor common to a report can be divided out.
 LARGEST = 1e300
 
 
@@ -38,7 +38,7 @@ def posterior_of_likelihood(
     likelihood_offset: float = 0.0,
     likelihood_scale: float = 1.0,
 ) -> Floats:
-    r"""Probability that each pool is the preferred one, after every report.
+    r"""Return the probability that each pool is the preferred one, after every report.
 
     .. math:: \int\int \prod_t (\gamma\delta L_{t,i} + \gamma(1-\delta) \overline{L_{t,j \ne i}}
               + (1-\gamma) L_{t,0}) \, p(\gamma)\, p(\delta)\, d\delta\, d\gamma
@@ -49,14 +49,14 @@ def posterior_of_likelihood(
         ``likelihood[..., 0]`` is Pr[report | neutral pool], then the pools, each up to a factor common to the row.
     belief : the adversary's priors; uniform where absent.
     lengths : (users,) how many of the n reports each user has; all where absent.
-    likelihood_offset, likelihood_scale : the likelihood used is floor + slope * likelihood; pure mechanisms pass the
-        popularity mass of a report's support.
+    likelihood_offset, likelihood_scale : the likelihood used is likelihood_offset + likelihood_scale * likelihood; pure
+        mechanisms pass the popularity mass of a report's support.
 
     Returns
     -------
-    (users, n + 1, k) or (n + 1, k): row 0 is the prior. Rows beyond a user's length repeat the last one. From a report
-    on that is impossible under the whole model (all its likelihoods are zero) the rows are NaN. A belief that a user
-    may prefer no pool adds a last column, the posterior of that hypothesis: every object is then a neutral one.
+    (users, n + 1, k) or (n + 1, k): row 0 is the prior. Rows beyond a user's length repeat the last one. Rows are NaN
+    from a report on that is impossible under the model, as all its likelihoods are zero. A belief that a user may
+    prefer no pool adds a last column, the posterior of that hypothesis, under which every object is neutral.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def posterior_of_likelihood(
 def _checked(
     likelihood: ArrayLike, lengths: ArrayLike | None, likelihood_offset: float, likelihood_scale: float
 ) -> tuple[Floats, NDArray[np.int64], bool]:
-    """The likelihoods as (users, n, k + 1), the users' lengths, and whether one user was given."""
+    """Return the likelihoods as (users, n, k + 1), the users' lengths, and whether a single user was given."""
     table = as_floats("likelihoods", likelihood)
     single = table.ndim == 2
     if single:
@@ -97,7 +97,8 @@ def _checked(
         and likelihood_offset + likelihood_scale * table.max(initial=0.0) <= LARGEST
     ):
         raise InputError(
-            f"floor + slope * likelihood must be from 0 to {LARGEST:g}", value=(likelihood_offset, likelihood_scale)
+            f"likelihood_offset + likelihood_scale * likelihood must be from 0 to {LARGEST:g}",
+            value=(likelihood_offset, likelihood_scale),
         )
     users, n, _ = table.shape
     counts = np.full(users, n) if lengths is None else as_counts("lengths", lengths)
@@ -116,12 +117,12 @@ def posteriors(
     pool_prior: Floats,
     none: float = 0.0,
 ) -> Floats:
-    """`posterior_of_likelihood` without checks, for blocks of users, on axes that serve for all of them."""
+    """Compute `posterior_of_likelihood` without checks, for blocks of users, on axes that are common to all of them."""
     users, n, columns = likelihood.shape
     out = np.empty((users, n + 1, columns - 1))
     log_bayes = np.empty((users if none else 0, n + 1))
     COMPILED.wait()
-    workspace, axes = scratch(n, columns - 1), (interest, polarization)
+    workspace, axes = node_workspace(n, columns - 1), (interest, polarization)
     lost, reports = kernels.posteriors(
         *_in_memory(likelihood),
         lengths,
@@ -145,14 +146,14 @@ def posteriors(
 
 
 def not_a_number(what: str) -> PoolscopeError:
-    """The error of an integral that failed. It is never passed on as NaN: that means reports which are impossible."""
+    """Return the error of an integral that failed; NaN is reserved for impossible reports."""
     return PoolscopeError(f"internal error: {what} is not a number; please report it with the scenario and the seed")
 
 
 def _in_memory(likelihood: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """The memory of likelihoods (users, n, columns), and the steps to another user, report and column there.
+    """Return the memory of likelihoods (users, n, columns), and the strides of user, report and column.
 
-    An adversary's columns are not copied out of those of all, and a kernel meets arrays of one layout.
+    An adversary's columns need not be copied, and the kernel is compiled for one memory layout.
     """
     table = np.require(likelihood, np.float64, ["A", "W"])
     if min(table.strides) < 0 or not table.size:
@@ -164,9 +165,9 @@ def _in_memory(likelihood: Floats) -> tuple[Floats, NDArray[np.int64]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """What the attack learns of a user beyond the pool: posterior means and central 95 % intervals.
+    """What the attack learns about a user beyond the pool: posterior means and central 95% intervals.
 
-    Each is an array (users,); delta is the polarization towards the preferred pool, whichever it is.
+    Each is an array (users,); delta is the polarization towards the preferred pool.
 
     Examples
     --------
@@ -183,7 +184,7 @@ class Learned:
     delta_high: Floats
 
 
-#: Nodes of an axis whose quantiles are read off, as a multiple of what the integral alone needs.
+#: Nodes of an axis for its quantiles, as a multiple of what the integral needs.
 FINE = 4
 
 
@@ -196,12 +197,12 @@ def behavior_posterior(
     likelihood_offset: float = 0.0,
     likelihood_scale: float = 1.0,
 ) -> Learned:
-    """Posterior of the relevant interest and of the polarization after all reports.
+    """Return the posterior of the relevant interest and of the polarization after all reports.
 
     Parameters are those of `posterior_of_likelihood`.
 
-    The means are exact; the ends of the intervals are read off the posterior's distribution at the nodes of a rule with
-    `FINE` times the nodes that the integral needs, and are good to about a thousandth of the interval's width.
+    The means are exact. The ends of the intervals come from the posterior at the nodes of a rule with `FINE` times the
+    nodes that the integral needs; their error is about a thousandth of the interval's width.
 
     Examples
     --------
@@ -245,10 +246,11 @@ def _marginals(
     rule_g: Floats,
     rule_u: Floats,
 ) -> tuple[Floats, Floats]:
+    """Return the posterior masses at the nodes of each axis for one user."""
     n, columns = likelihood.shape
     k = columns - 1
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
-    workspace = scratch(n, k)
+    workspace = node_workspace(n, k)
     memory, steps = _in_memory(likelihood[None])
     possible = marginals(
         memory, steps, n, likelihood_offset, likelihood_scale, belief.pool_prior(k), rule_g, rule_u, workspace, *out
@@ -259,9 +261,9 @@ def _marginals(
 
 
 def _quantiles(density: Density, weight: Floats, mass: Floats) -> Floats:
-    """The ends of the central 95 % of a posterior that is known by its mass at the nodes of its prior's rule.
+    """Return the ends of the central 95% of a posterior that is given by its mass at the nodes of its prior's rule.
 
-    A node stands for the cell of the prior's quantiles that has its weight (Chebyshev, Markov, Stieltjes); between the
+    A node represents the cell of the prior's quantiles that has its weight (Chebyshev, Markov, Stieltjes). Between the
     ends of the cells the distribution is interpolated monotonically.
     """
     if np.isnan(mass).any():

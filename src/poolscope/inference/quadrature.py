@@ -1,4 +1,4 @@
-r"""How many nodes the integral over (gamma, delta) needs.
+r"""The number of nodes for the integral over (gamma, delta).
 
 Each factor of eq. (score_estimate) is bilinear and non-negative on the unit square of g = gamma and
 u = (k delta - 1)/(k - 1). Along one axis it is a non-negative combination of x and 1 - x, so the product of n factors
@@ -7,23 +7,25 @@ at most
 
 .. math:: e_n(N) = \max_j |Q_N[x^j (1-x)^{n-j}] / \int x^j (1-x)^{n-j} dx - 1| .
 
-An error bound on every line gives the bound for the tensor rule. That is a proof for any reports. A factor that varies
-little, with b = 1 - min/max along the axis, is a mixture of a constant and of x (or 1 - x), in which the latter takes
-part with probability at most b once terms are weighed by their integrals: so n can be replaced by the *spread*, the sum
-of b, and the bound by its mean over Poisson degrees: E[e_K(N)] <= 5e-11 for K Poisson(`capacity`)
+An error bound on every line gives the bound for the tensor rule, for any reports. A factor that varies little, with
+b = 1 - min/max along the axis, is a mixture of a constant and of x (or 1 - x). Weighted by their integrals, terms
+contain the latter with probability at most b. So n can be replaced by the *spread*, the sum of b, and the bound by its
+mean over Poisson degrees: E[e_K(N)] <= 5e-11 for K Poisson(`capacity`)
 (`tests/inference/test_quadrature.py` computes it). When n <= 2N - 1 the rule is exact whatever the spread.
 
-Noisy reports need fewer nodes still, because what one report says another takes back. A rule is exact for the
-orthogonal polynomials p_0 .. p_(2N-1) of its density: its error is what the integrand has of p_2N and beyond. Of those
-well below p_N the nodes themselves tell (near p_N they take one for another). An integrand of sharpness s, such as
-x^j (1-x)^(s-j) with its peak inside, is a bell in the angle arccos(1 - 2x), in which nodes are evenly spaced, and has
-exp(-m^2 / 2s) of p_m: so the error is the sixth power of the coefficient at m = N sqrt(2/3), or the eighth of that at
-N sqrt(1/2), and s is known. The attack looks at both, and at the one before the first, as one may vanish, on every line
-along g and on some along u, of every pool, each line by its mass. Until it looks again it takes s to grow by no more
-than the reports' bends and half their tilt: a factor that is e^r times as large at one end as at the other bends an
-integrand by at most sinh^2(r/2), the curvature of its logarithm in the angle, and what it tilts another can take back.
-Nor by more than twice a report's spread: s doubles when a peak leaves an end of the axis; nor beyond the spread of all.
-`tests/inference/test_posterior.py` holds this choice against the exact rule, on reports made to defeat it.
+Noisy reports need fewer nodes, because the information of one report is partly canceled by others. A rule is exact for
+the orthogonal polynomials p_0 .. p_(2N-1) of its density: its error comes from the integrand's coefficients of p_2N and
+beyond. The rule itself estimates coefficients well below p_N (near p_N there is aliasing). An integrand of sharpness s,
+such as x^j (1-x)^(s-j) with an interior peak, is bell-shaped in the angle arccos(1 - 2x), in which nodes are evenly
+spaced, and its coefficient of p_m is exp(-m^2 / 2s). So the error is the sixth power of the coefficient at
+m = N sqrt(2/3), or the eighth of that at N sqrt(1/2), and s follows. The attack measures both, and the one before the
+first, as one may vanish, on every line along g and on some along u, of every pool, each line weighted by its mass.
+
+Until the next measurement s is bounded by its growth. It grows by at most the reports' bends and half their tilt: a
+factor that is e^r times as large at one end as at the other bends an integrand by at most sinh^2(r/2), the curvature of
+its logarithm in the angle, and a tilt can be canceled by another. It also grows by at most twice a report's spread, as
+s doubles when a peak leaves an end of the axis, and never exceeds the spread of all reports.
+`tests/inference/test_posterior.py` compares this choice with the exact rule, on adversarial reports.
 """
 
 from __future__ import annotations
@@ -41,25 +43,25 @@ from poolscope.kernels.nodes import ROWS
 from poolscope.kernels.posterior import FIRST_STAGE, MARGIN, MISSED, next_stage
 from poolscope.population.priors import Density
 
-#: Sizes of rules: steps of 4 up to 64, of 8 up to 128, and so on, so that a grid is hardly larger than it must be.
+#: Sizes of rules: steps of 4 up to 64, of 8 up to 128, and so on, so that a grid is hardly larger than necessary.
 RUNGS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 512, 32), *range(512, 1025, 64))
 
-#: The error that a grid may have on an integrand of known sharpness, as a power of e.
+#: Log of the largest relative error of a grid on an integrand of known sharpness.
 TOLERANCE = -25.0
 
 
 def capacity(nodes: int) -> float:
-    """Largest spread of all reports that a Gauss rule of so many nodes resolves, whatever they are."""
+    """Return the largest spread of all reports that a Gauss rule of this many nodes resolves, for any reports."""
     return 0.08 * nodes * (nodes - 4)
 
 
 def resolution(nodes: int) -> float:
-    """Largest sharpness that it resolves: where exp(-(2 nodes)^2 / 2s) is the tolerance."""
+    """Return the largest sharpness that it resolves: where exp(-(2 nodes)^2 / 2s) is the tolerance."""
     return -2.0 * nodes**2 / TOLERANCE
 
 
 class Axis(NamedTuple):
-    """A ladder of Gauss rules for one density, laid end to end for the kernels.
+    """A ladder of Gauss rules for one density, concatenated for the kernels.
 
     offsets (rungs + 1,) and degrees (rungs,) integers; resolutions (rungs,); rules (6, sum of sizes): nodes x,
     complements 1 - x, weights, `high_polynomials`.
@@ -73,38 +75,38 @@ class Axis(NamedTuple):
 
 @lru_cache(maxsize=64)
 def axis(density: Density, reports: int) -> Axis:
-    """The rungs that up to `reports` reports can ask for: more reports begin with the same."""
+    """Return the rungs that up to `reports` reports can need; ladders for more reports start with the same rungs."""
     stage = FIRST_STAGE
     while stage < reports:
         stage = next_stage(stage)
-    # twice, as coefficients with respect to a sharp density fall off more slowly
+    # twice, as coefficients with respect to a sharp density decay more slowly
     sharpness = 2.0 * density.sharpness
     sizes = _rungs(lambda nodes: min(capacity(nodes), resolution(nodes)) - sharpness, stage + MARGIN + MISSED)
-    return _laid_out(density, sizes, [resolution(nodes) - sharpness for nodes in sizes])
+    return _concatenate_rules(density, sizes, [resolution(nodes) - sharpness for nodes in sizes])
 
 
 def fixed_rule(density: Density, reports: int, fine: int = 1) -> Floats:
-    """(6, nodes) one rule that holds any so many reports, with `fine` times the nodes."""
+    """Return (6, nodes) one rule that resolves any `reports` reports, with `fine` times the nodes."""
     nodes = _rungs(lambda nodes: capacity(nodes) - density.sharpness, reports)[-1]
-    return _laid_out(density, [fine * nodes], [np.inf]).rules
+    return _concatenate_rules(density, [fine * nodes], [np.inf]).rules
 
 
 def _rungs(held: Callable[[int], float], reports: float) -> list[int]:
-    """Sizes up to the first that holds any so many reports, or is exact for them."""
+    """Return the sizes up to the first that resolves any `reports` reports, or is exact for them."""
     enough = next((i for i, nodes in enumerate(RUNGS) if max(held(nodes), 2 * nodes - 1) >= reports), len(RUNGS))
     return list(RUNGS[: enough + 1])
 
 
 def point_axis() -> Axis:
-    """The density concentrated at one, for likelihoods in which the axis cancels."""
+    """Return the density concentrated at one, for likelihoods in which the axis cancels."""
     rule = _table(1, np.ones(1), np.zeros(1), np.ones(1))
     return Axis(np.array([0, rule.shape[1]]), np.array([1]), np.array([np.inf]), rule)
 
 
 def high_polynomials(x: Floats, weight: Floats) -> Floats:
-    """(3, nodes) orthonormal polynomials of a rule, of degrees near nodes sqrt(2/3) (two of them) and sqrt(1/2)."""
+    """Return (3, nodes) orthonormal polynomials, of two degrees near nodes sqrt(2/3) and one near nodes sqrt(1/2)."""
     found: Floats = np.zeros((3, len(x)))
-    some = weight > 0  # nodes without a weight see nothing, and polynomials have no values there
+    some = weight > 0  # polynomials have no values at nodes without weight
     x, weight, nodes = x[some], weight[some], np.count_nonzero(some)
     if nodes < 4 or x.min() == x.max():
         return found
@@ -116,7 +118,8 @@ def high_polynomials(x: Floats, weight: Floats) -> Floats:
     return found
 
 
-def _laid_out(density: Density, sizes: list[int], resolutions: list[float]) -> Axis:
+def _concatenate_rules(density: Density, sizes: list[int], resolutions: list[float]) -> Axis:
+    """Return an axis of the rules of these sizes."""
     tables = [_table(nodes, *_checked_rule(density, nodes)) for nodes in sizes]
     return Axis(
         offsets=np.concatenate([[0], np.cumsum([table.shape[1] for table in tables])]).astype(np.int64),
@@ -127,7 +130,9 @@ def _laid_out(density: Density, sizes: list[int], resolutions: list[float]) -> A
 
 
 def _checked_rule(density: Density, nodes: int) -> tuple[Floats, Floats, Floats]:
-    """A density's rule, which may be a caller's own: a node that is no number would make every posterior NaN."""
+    """Return a density's rule, validated, as it may be custom: a node that is not a number would make every posterior
+    NaN.
+    """
     x, complement, weight = (np.asarray(part, dtype=np.float64) for part in density.rule(nodes))
     alike = x.ndim == 1 and x.shape == complement.shape == weight.shape
     inside = alike and np.all((x >= 0) & (x <= 1) & (complement >= 0) & (complement <= 1) & (weight >= 0))
@@ -138,9 +143,10 @@ def _checked_rule(density: Density, nodes: int) -> tuple[Floats, Floats, Floats]
 
 
 def _table(nodes: int, x: Floats, complement: Floats, weight: Floats) -> Floats:
-    """One rule (6, size), of one or more pieces of so many nodes each; fewer where the density has no more points.
+    """Return one rule (6, size), of one or more pieces with this many nodes each; fewer where the density has no more
+    points.
 
-    The last one stands for as many as are missing to a multiple of ROWS, and they share its weight.
+    The last node is repeated up to a multiple of ROWS, and the copies share its weight.
     """
     chunks, spare = max(len(x) // nodes, 1), -len(x) % ROWS
     parts = zip(np.split(x, chunks), np.split(weight, chunks), strict=True)

@@ -1,8 +1,8 @@
-"""Bloom filters with noise: reports by cohort, how many of an object's bits are set, and what that weighs.
+"""Noisy Bloom filters: reports by cohort, and the likelihood masses of reports.
 
-A cohort's `positions` (hashes, universe) are the bits of every object, each once: where two functions agree the second
-is m, a position that no report has. A *code* says of a report and an object, in one number, how many bits the object
-has and how many of them are set: (hashes + 1) * bits + set.
+`positions` (hashes, universe) of a cohort are the bits of every object, each once: where two hash functions agree, the
+second is m, a position that no report has. A *code* combines, for a report and an object, the number of the object's
+bits and how many of them are set: (hashes + 1) * bits + set.
 """
 
 from typing import NamedTuple
@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from poolscope.kernels.grouping import clear_bit, is_set, positions_room, set_bit, set_positions
-from poolscope.kernels.random import bernoulli_words, word
+from poolscope.kernels.grouping import clear_bit, is_set, positions_buffer, set_bit, set_positions
+from poolscope.kernels.random import bernoulli_words, random_uint64
 
 _ONE = np.uint64(1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -20,7 +20,7 @@ _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @njit(nogil=True, cache=True)
 def obfuscate(starts, order, positions, objects, keys, m, raised, dropped, out):
-    """Zeros of the filter become one with probability raised / 2^64, ones become zero with dropped / 2^64."""
+    """Set zeros of the filter with probability raised / 2^64, and clear ones with dropped / 2^64."""
     spare = np.uint64(64 * out.shape[1] - m)
     for f in range(positions.shape[0]):
         for i in range(starts[f], starts[f + 1]):
@@ -32,13 +32,15 @@ def obfuscate(starts, order, positions, objects, keys, m, raised, dropped, out):
                 at = np.uint64(positions[f, h, objects[r]])
                 if at < np.uint64(m):
                     clear_bit(words, at)
-                    if word(keys[r], free + h) >= dropped:
+                    if random_uint64(keys[r], free + h) >= dropped:
                         set_bit(words, at)
 
 
 @njit(inline="always")
 def _bit_codes(words, m, hashes, out):
-    """out[b] = what bit b adds to the code of an object that has it, out[m] = 0; return how many bits are set."""
+    """Compute out[b], what bit b adds to the code of an object that has it, with out[m] = 0; return the number of set
+    bits.
+    """
     total = 0
     for b in range(m):
         bit = np.int64(is_set(words, np.uint64(b)))
@@ -50,7 +52,7 @@ def _bit_codes(words, m, hashes, out):
 
 @njit(inline="always")
 def _codes(positions, bit_codes, out):
-    """out[z] = code of object z."""
+    """Compute out[z], the code of object z."""
     first = positions[0]
     for z in range(out.shape[0]):
         out[z] = bit_codes[first[z]]
@@ -62,10 +64,11 @@ def _codes(positions, bit_codes, out):
 
 @njit(nogil=True, cache=True)
 def likelihood_mass(starts, order, positions, words, m, logs, table, bit_codes, codes, weights, sums, out):
-    """out[r, c] = sum over objects of likelihood times table[z, c], over the likelihood of the report's best object.
+    """Compute out[r, c] = sum over objects of likelihood * table[z, c], over the likelihood of the report's best
+    object.
 
-    logs[t, code] is the log-likelihood of a report with t set bits; table (universe, wide), weights (codes,), sums
-    (wide,) and codes (universe,) are scratch but for the table.
+    logs[t, code] is the log likelihood of a report with t set bits; table (universe, wide) holds the popularities.
+    Scratch: weights (codes,), sums (wide,), codes (universe,), bit_codes (m + 1,).
     """
     hashes, wide = positions.shape[1], sums.shape[0]
     for f in range(positions.shape[0]):
@@ -91,27 +94,27 @@ def likelihood_mass(starts, order, positions, words, m, logs, table, bit_codes, 
                 out[r, c] = sums[c]
 
 
-class Cohort(NamedTuple):
-    """One cohort's objects by their bits, and room for one report.
+class CohortMasses(NamedTuple):
+    """The objects of one cohort by their bits, and scratch for one report.
 
-    What an object weighs is what a report without any of its bits says of it, table[z] times as much in each column.
+    The weight of an object is its likelihood under a report that has none of its bits.
     """
 
     weight: NDArray[np.float64]  # (universe,)
-    table: NDArray[np.float64]  # (universe, wide) of each object, weighed
-    sums: NDArray[np.float64]  # (m, wide) of the objects that have a bit
-    best: NDArray[np.float64]  # (m,) the largest weight of these
-    whole: NDArray[np.float64]  # (wide,) the sum of all
-    first: NDArray[np.int64]  # (m + 1,) where the objects of a bit begin
-    objects: NDArray[np.int64]  # (hashes * universe,) by their bits
-    positions: NDArray[np.uint64]  # `positions_room` of a report
+    table: NDArray[np.float64]  # (universe, wide) weight times popularity of each object
+    sums: NDArray[np.float64]  # (m, wide) sums over the objects that have a bit
+    best: NDArray[np.float64]  # (m,) their largest weight
+    whole: NDArray[np.float64]  # (wide,) sums over all objects
+    first: NDArray[np.int64]  # (m + 1,) first entry of each bit in `objects`
+    objects: NDArray[np.int64]  # (hashes * universe,) objects ordered by bit
+    positions: NDArray[np.uint64]  # `positions_buffer` of a report
     held: NDArray[np.uint8]  # (universe,) set bits of each object; zero between reports
-    several: NDArray[np.int64]  # (universe + 1,) objects of which two bits are set
+    several: NDArray[np.int64]  # (universe + 1,) objects with two or more set bits
 
 
-def cohort(universe: int, hashes: int, m: int, wide: int) -> Cohort:
-    """Fresh room."""
-    return Cohort(
+def cohort_masses(universe: int, hashes: int, m: int, wide: int) -> CohortMasses:
+    """Allocate the masses of a cohort."""
+    return CohortMasses(
         weight=np.empty(universe),
         table=np.empty((universe, wide)),
         sums=np.empty((m, wide)),
@@ -119,15 +122,15 @@ def cohort(universe: int, hashes: int, m: int, wide: int) -> Cohort:
         whole=np.empty(wide),
         first=np.empty(m + 1, dtype=np.int64),
         objects=np.empty(hashes * universe, dtype=np.int64),
-        positions=positions_room(m),
+        positions=positions_buffer(m),
         held=np.zeros(universe, dtype=np.uint8),
         several=np.empty(universe + 1, dtype=np.int64),
     )
 
 
 @njit(nogil=True, cache=True)
-def lay_cohort(positions, table, base, workspace):
-    """All but the room for one report; base[d] is the weight of an object with d bits."""
+def fill_cohort_masses(positions, table, base, workspace):
+    """Compute the masses of a cohort; base[d] is the weight of an object with d bits."""
     hashes, universe = positions.shape
     m, wide = workspace.sums.shape
     workspace.sums[:] = 0.0
@@ -165,18 +168,19 @@ def lay_cohort(positions, table, base, workspace):
 
 @njit(nogil=True, cache=True)
 def mass_by_bits(starts, order, positions, words, table, base, powers, workspace, out):
-    r"""As `likelihood_mass`, where every set bit of an object multiplies its weight by one number rho > 1: with k of
-    them set,
+    r"""Compute `likelihood_mass` where every set bit of an object multiplies its weight by one number rho > 1.
+
+    With k of its bits set,
 
     .. math:: \rho^k = 1 + (\rho - 1) k + (\rho^k - 1 - (\rho - 1) k) ,
 
-    all three of which are positive. The first is the sum over all objects, the second over the set bits and the objects
-    that have each, and only objects of which two or more are set remain. powers (hashes + 1,) are those of rho.
+    where all three terms are non-negative. The first sums over all objects, the second over the set bits and their
+    objects. Only objects with two or more set bits contribute to the third. powers (hashes + 1,) are those of rho.
     """
     rise = powers[1] - 1.0
     held, several, wide = workspace.held, workspace.several, workspace.whole.shape[0]
     for f in range(positions.shape[0]):
-        lay_cohort(positions[f], table, base, workspace)
+        fill_cohort_masses(positions[f], table, base, workspace)
         highest = workspace.weight.max()
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
@@ -213,7 +217,7 @@ def mass_by_bits(starts, order, positions, words, table, base, powers, workspace
 
 @njit(nogil=True, cache=True)
 def sketch(starts, order, words, positions, out):
-    """out[f, b] += number of reports of function f whose bit b is set."""
+    """Add the number of reports of function f whose bit b is set to out[f, b]."""
     for f in range(starts.shape[0] - 1):
         for i in range(starts[f], starts[f + 1]):
             count = set_positions(words[order[i]], positions)
@@ -223,12 +227,12 @@ def sketch(starts, order, words, positions, out):
 
 @njit(nogil=True, cache=True)
 def full_counts(starts, order, positions, words, m, bit_codes, codes, out):
-    """out[z] += number of reports with all bits of object z set."""
+    """Add the number of reports with all bits of object z set to out[z]."""
     hashes = positions.shape[1]
     for f in range(positions.shape[0]):
         for i in range(starts[f], starts[f + 1]):
             _bit_codes(words[order[i]], m, hashes, bit_codes)
             _codes(positions[f], bit_codes, codes)
             for z in range(codes.shape[0]):
-                # bits and set bits alike: a multiple of hashes + 2
+                # as many set bits as bits: the code is a multiple of hashes + 2
                 out[z] += codes[z] % (hashes + 2) == 0

@@ -1,7 +1,7 @@
-"""Compile kernels: when, into which cache, without reference counts, and with fused multiply-adds.
+"""Compilation of kernels: cache folder, background compilation, reference counts, fused multiply-adds.
 
-Numba counts references wherever an array is taken out of a tuple. The chains over memoized responses pass a few dozen
-arrays from function to function: counting was a third of their time, and two fifths of the time to compile them.
+Numba counts references wherever an array is taken out of a tuple. The chains over memoized responses pass dozens of
+arrays between functions: counting took a third of their run time, and two fifths of their compile time.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from numba.extending import intrinsic
 
 
 def _probe():
-    """For numba to say whether it finds a place to keep it."""
+    """Do nothing: Numba checks that it can cache this function."""
 
 
 def ensure_cache_dir() -> None:
-    """Where neither the package nor the user's cache can be written, keep what is compiled for this process alone.
+    """Use a temporary cache folder where neither the package nor the user's cache is writable.
 
-    Without a place numba would refuse to define a single kernel. Processes that this one starts use the same place
+    Without any folder Numba refuses to define a cached kernel. Child processes use the same folder
     (`cache_environment`).
     """
     try:
@@ -41,14 +41,14 @@ def ensure_cache_dir() -> None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         config.CACHE_DIR = folder
         warnings.warn(
-            "compiled kernels cannot be kept, so that every run compiles them anew: "
-            "set NUMBA_CACHE_DIR to a folder that can be written",
+            "compiled kernels cannot be cached, so that every run compiles them: "
+            "set NUMBA_CACHE_DIR to a writable folder",
             stacklevel=2,
         )
 
 
 def cache_environment() -> dict[str, str]:
-    """The environment variable that makes another process keep its kernels where this one does."""
+    """Return the environment variable that makes another process use the same cache folder."""
     return {"NUMBA_CACHE_DIR": config.CACHE_DIR} if config.CACHE_DIR else {}
 
 
@@ -65,13 +65,13 @@ class _Compiling(event.Listener):
 
 @contextmanager
 def watched(notify: Callable[[], None]) -> Iterator[None]:
-    """`told` is called whenever a kernel is compiled inside; one that is found in the cache is not."""
+    """Call `notify` whenever a kernel is compiled inside; kernels found in the cache do not count."""
     with event.install_listener("numba:compile", _Compiling(notify)):
         yield
 
 
 class BackgroundCompile:
-    """A kernel that another process compiles while this one is at others; numba itself compiles one after another.
+    """Compile a kernel in another process while this one compiles others; Numba itself compiles serially.
 
     code : what that process runs to compile the kernel into the cache.
     """
@@ -82,7 +82,7 @@ class BackgroundCompile:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Compile, unless it is in the cache already."""
+        """Start compiling, unless the kernel is in the cache already."""
         name = self._kernel.py_func.__name__
         if not any(Path(self._kernel.stats.cache_path).glob(f"*.{name}-*.nbi")):
             command = [sys.executable, "-c", self._code]
@@ -91,7 +91,7 @@ class BackgroundCompile:
             atexit.register(self._process.kill)
 
     def wait(self) -> None:
-        """Before the kernel is called; if the other process has failed, this one compiles it."""
+        """Wait for the other process before the kernel is called; if that failed, this process compiles it."""
         with self._lock:
             if self._process is not None:
                 self._process.wait()
@@ -99,21 +99,19 @@ class BackgroundCompile:
                 self._process = None
 
 
-#: Where Numba knows no such option, the same is compiled as any other kernel.
+#: Empty where this version of Numba lacks the option: kernels are then compiled with reference counts.
 _OPTIONS = {"_nrt": False} if hasattr(getattr(options, "DefaultOptions", None), "_nrt") else {}
 
-#: For functions whose arrays all come from Python, which holds them, and that neither make nor return one: else Numba
-#: refuses to compile them.
+#: For functions that receive all arrays from Python, and neither allocate nor return one; Numba refuses others.
 njit_no_refcount = njit(nogil=True, cache=True, **_OPTIONS)
 
-#: The same, and division by zero gives an infinity instead of an error: a loop that divides goes through vector
-#: registers only without the check.
+#: The same, with division by zero giving infinity: a loop that divides vectorizes only without the check.
 unchecked = njit(nogil=True, cache=True, error_model="numpy", **_OPTIONS)
 
 
 @intrinsic
 def fma(typing, a, b, c):
-    """a * b + c, rounded once; twice where llvmlite has no such instruction, which changes last bits."""
+    """Return a * b + c, rounded once; twice where llvmlite lacks the instruction, which changes last bits."""
 
     def codegen(context, builder, signature, arguments):
         if hasattr(builder, "fma"):

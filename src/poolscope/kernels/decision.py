@@ -1,4 +1,4 @@
-"""From posteriors to guesses: the guess, its confidence, the first report that exposes, the non-private game."""
+"""From posteriors to decisions: guess and confidence, the first report that exposes, and the non-private posterior."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from numba import njit
 
 from poolscope.kernels.random import uniform
 
-# Scores this close to the largest, relatively, are the same up to rounding.
+# Relative difference from the largest posterior up to which another counts as tied.
 TIE = 1e-12
 
 
 @njit(nogil=True, cache=True)
 def guesses(posterior, keys, counts, guess, confidence):
-    """guess, confidence (users, observations), from posterior (users, observations, k).
+    """Compute guess and confidence (users, observations) from posterior (users, observations, k).
 
-    The largest posterior is guessed, ties at random by the user's key and by how many reports it is of: `counts`
+    The guess is the largest posterior. Ties are broken at random, by the user's key and the number of reports: `counts`
     (users, observations).
     """
     users, observations, k = posterior.shape
@@ -40,37 +40,37 @@ def guesses(posterior, keys, counts, guess, confidence):
 
 
 @njit(nogil=True, cache=True)
-def first_sure(posterior, thresholds, out):
-    """out (users, thresholds): the first report after which the largest posterior reached it, -1 for never.
+def first_confident(posterior, thresholds, out):
+    """Compute out (users, thresholds): the first report after which the largest posterior reached it, -1 for never.
 
-    posterior (users, n + 1, k), thresholds increasing. Rows that are NaN reach nothing.
+    posterior (users, n + 1, k), thresholds increasing. Rows that are NaN reach no threshold.
     """
     users, rows, k = posterior.shape
     for user in range(users):
         for h in range(thresholds.shape[0]):
             out[user, h] = -1
-        least = 0
+        reached = 0
         for t in range(rows):
-            if least == thresholds.shape[0]:
+            if reached == thresholds.shape[0]:
                 break
             top = posterior[user, t, 0]
             for i in range(1, k):
                 top = max(top, posterior[user, t, i])
-            while least < thresholds.shape[0] and top >= thresholds[least]:
-                out[user, least] = t
-                least += 1
+            while reached < thresholds.shape[0] and top >= thresholds[reached]:
+                out[user, reached] = t
+                reached += 1
 
 
-# Integrals are kept as value times UNIT^power.
+# Unit of the stored exponents.
 _UNIT = 2.0**256
 
 
 @njit(nogil=True, cache=True)
 def integrals(first, k, value, power):
-    """value, power (rows, longest + 1): the integral for every number c of own objects among s = first + row.
+    """Compute value, power (rows, longest + 1): the integral for every number c of own objects among s = first + row.
 
-    a_c = integral of delta^c ((1-delta)/(k-1))^(s-c) over delta from 1/k to 1, up to a factor of the row. By parts,
-    a_c = (1 + c (k-1) a_(c-1)) / (s-c+1): nothing cancels.
+    a_c = integral of delta^c ((1-delta)/(k-1))^(s-c) over delta from 1/k to 1, up to a factor of the row. Integration
+    by parts gives a_c = (1 + c (k-1) a_(c-1)) / (s-c+1), without cancellation. An integral is value * _UNIT^power.
     """
     for row in range(value.shape[0]):
         s, a, one, unit = first + row, 0.0, 1.0, 0
@@ -86,9 +86,9 @@ def integrals(first, k, value, power):
 
 @njit(nogil=True, cache=True)
 def count_pools(objects, pool_of, first, value, power, when, counts, out):
-    """Posteriors out (users, n + 1, k) of all users, as far as the rows of the table go.
+    """Compute posteriors out (users, n + 1, k) of all users, as far as the rows of the table reach.
 
-    when (users,) is how many objects were looked at, counts (users, k + 1) how many fell into each pool and into any.
+    when (users,) is the number of objects processed, counts (users, k + 1) how many fell into each pool and into any.
     """
     k = out.shape[2]
     for user in range(objects.shape[0]):

@@ -1,28 +1,29 @@
-"""Logarithms and exponentials of many numbers at once, in vector registers.
+"""Vectorized logarithms and exponentials.
 
-A call of the C library takes one number; these loops have no branch and no call. They use exact multiply-adds, so that
-the bits do not depend on the machine. The relative error is a few units in the last place.
+A call of the C library takes one number; these loops have neither branches nor calls. They use fused multiply-adds, so
+that results are the same bits on every machine. The relative error is a few units in the last place.
 """
 
 from poolscope.kernels.compilation import fma, unchecked
 
-#: Words of the square root of one half, and of a double whose last bits count units: 1.5 * 2^52, also as a number.
+#: Bit pattern of sqrt(1/2), and 1.5 * 2^52 as bit pattern and number: added to an integer, it is in the lowest bits.
 _ROOT, _UNITS, _SHIFT = 0x3FE6A09E667F3BCD, 0x4338000000000000, 6755399441055744.0
 
 _LOG_2, _PER_LOG_2 = 0.6931471805599453, 1.4426950408889634
 
-#: log 2 in two parts, the first with zeros at its end, so that its multiples are exact.
+#: log 2 in two parts, the first with trailing zeros, so that its multiples are exact.
 _LOG_2_HIGH, _LOG_2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 
-#: Below it an exponential is taken for that of this number, which is next to nothing.
+#: Smaller exponents are clipped to this one, whose exponential is negligible.
 MIN_EXPONENT = -700.0
 
 
 @unchecked
 def log_all(x, x_words, out, out_words, count):
-    """out = log(x) of the first numbers, positive and normal; the words are the same arrays as integers, x is spent.
+    """Compute out = log(x) of the first `count` numbers, positive and normal; x is overwritten.
 
-    With x = 2^e m and m within a factor sqrt(2) of one, log m = 2 artanh((m - 1) / (m + 1)) is a short series.
+    The words are the same arrays as integers. With x = 2^e m and m within a factor sqrt(2) of one, log m = 2 artanh((m
+    - 1) / (m + 1)) is a short series.
     """
     for i in range(count):
         e = (x_words[i] - _ROOT) >> 52
@@ -44,8 +45,10 @@ def log_all(x, x_words, out, out_words, count):
 
 
 @unchecked
-def exp_all(x, workspace, room_words, count):
-    """x = exp(x) of the first numbers, from `MIN_EXPONENT` to 700; workspace is scratch, also as integers."""
+def exp_all(x, workspace, words, count):
+    """Compute x = exp(x) of the first `count` numbers, from `MIN_EXPONENT` to 700; workspace is scratch, also as
+    integers.
+    """
     for i in range(count):
         value = max(x[i], MIN_EXPONENT)
         units = fma(value, _PER_LOG_2, _SHIFT)
@@ -65,7 +68,7 @@ def exp_all(x, workspace, room_words, count):
         p = fma(p, r, 1.0)
         x[i] = fma(p, r, 1.0)
     for i in range(count):
-        # 2^units: its bits are the exponent
-        room_words[i] = (room_words[i] + 1023) << 52
+        # 2^units, by its exponent bits
+        words[i] = (words[i] + 1023) << 52
     for i in range(count):
         x[i] *= workspace[i]

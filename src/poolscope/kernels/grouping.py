@@ -1,9 +1,9 @@
 """Group reports by hash function, and sum table rows at the positions or set bits of a report.
 
-Bits stand in words of 64: bit i is bit i mod 64, least significant first, of word i div 64. Objects that weigh the same
-to an adversary are counted: the counts of several columns stand in the bits of one word, behind the masses of the other
-columns, and are summed as integers, so that a row is half as long. Sums use vector registers, which loops over short
-rows do not reach by themselves. The noisy one-hot vectors of histogram encoding are summed here too.
+Bits are stored in words of 64: bit i is bit i mod 64, least significant first, of word i div 64. Objects of equal
+weight to an adversary are counted. The counts of several columns share the bits of one word, behind the masses of the
+other columns, and are summed as integers, so that a row is half as long. Sums use explicit vector instructions, as the
+compiler does not vectorize loops over short rows. The noisy one-hot vectors of histogram encoding are drawn here too.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 
 from poolscope.kernels.random import trailing_zeros, uniform
 
-#: Half of the distance of two uniforms: added to one, it is never zero and its logarithm never infinite.
+#: Half of the spacing of uniform numbers: added to one, it is never zero and its logarithm is finite.
 _HALF = 5.551115123125783e-17
 
 
 @njit(inline="always")
 def _two_sided(u, rate, both):
-    """The integer k at the quantile u of the law with probabilities in proportion to e^(-rate |k|).
+    """Return the integer k at the quantile u of the two-sided geometric distribution, Pr[k] proportional to e^(-rate
+    |k|).
 
-    At or below -m lies e^(-rate m) / (1 + e^-rate) for every m from 0 on, and as much at or above m; `both` is
-    1 + e^-rate.
+    For m >= 0, Pr[k <= -m] = Pr[k >= m] = e^(-rate m) / (1 + e^-rate); `both` is 1 + e^-rate.
     """
     if u * both < 1.0:
         return -np.floor(-np.log(u * both) / rate)
@@ -37,7 +37,10 @@ def _two_sided(u, rate, both):
 
 @njit(nogil=True, cache=True)
 def noisy(objects, keys, rate, step, out):
-    """out[r, i] = [i is object r] + step * noise; the sum has no sign of zero that would tell what it is a sum of."""
+    """Compute out[r, i] = [i is object r] + step * noise.
+
+    The sum has no negative zero, which would reveal what it is a sum of.
+    """
     both = 1.0 + np.exp(-rate)
     for r in range(out.shape[0]):
         for i in range(out.shape[1]):
@@ -45,36 +48,39 @@ def noisy(objects, keys, rate, step, out):
             out[r, i] = (1.0 if i == objects[r] else 0.0) + noise
 
 
-#: Positions that are written at a time.
+#: Positions written at a time.
 AT_ONCE = 10
 
 _ONE, _ZERO = np.uint64(1), np.uint64(0)
 _S6, _LOW6 = np.uint64(6), np.uint64(63)
 
 
-def positions_room(bits: int) -> NDArray[np.uint64]:
-    """Room for `set_positions` of so many bits: it writes beyond the last."""
+def positions_buffer(bits: int) -> NDArray[np.uint64]:
+    """Allocate the buffer of `set_positions` for this many bits; it writes beyond the last position."""
     return np.empty(-(-bits // 64) * 64 + AT_ONCE, dtype=np.uint64)
 
 
 @njit(inline="always")
 def is_set(words, position):
+    """Return the bit at a position, 0 or 1."""
     return (words[position >> _S6] >> (position & _LOW6)) & _ONE
 
 
 @njit(inline="always")
 def set_bit(words, position):
+    """Set the bit at a position."""
     words[position >> _S6] |= _ONE << (position & _LOW6)
 
 
 @njit(inline="always")
 def clear_bit(words, position):
+    """Clear the bit at a position."""
     words[position >> _S6] &= ~(_ONE << (position & _LOW6))
 
 
 @njit(inline="always")
 def population(word):
-    """Number of set bits of a word: in pairs, fours and bytes, which one product sums."""
+    """Return the number of set bits of a word (population count), in parallel by pairs, fours and bytes."""
     word -= (word >> _ONE) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -83,12 +89,10 @@ def population(word):
 
 @njit(inline="always")
 def set_positions(words, positions):
-    """Write the positions of the set bits to their room (`positions_room`); return how many.
+    """Write the positions of the set bits to a buffer (`positions_buffer`); return their number.
 
-    Unsigned: a signed index would be checked for its sign.
-
-    A word's positions are written several at a time, whether there are so many or not: a loop that ends after each
-    word's own number of bits is mispredicted at every word.
+    Positions are unsigned: a signed index costs a check of its sign. They are written AT_ONCE at a time, even where a
+    word has fewer set bits: a loop with a data-dependent end is mispredicted at every word.
     """
     count = _ZERO
     for w in range(words.shape[0]):
@@ -105,12 +109,12 @@ def set_positions(words, positions):
 
 LANES = 8
 
-# Sums that go on side by side, a power of two.
+# Independent partial sums, a power of two.
 CHAINS = 2
 
 
 def aligned(*shape: int) -> NDArray[np.float64]:
-    """An array to be filled that begins with a cache line: LANES of a row that has whole vectors lie in one."""
+    """Allocate an array that begins at a cache line, so that LANES entries of a padded row share one."""
     size = math.prod(shape)
     workspace = np.empty(size + LANES)
     begin = -workspace.ctypes.data // workspace.itemsize % LANES
@@ -119,7 +123,9 @@ def aligned(*shape: int) -> NDArray[np.float64]:
 
 @intrinsic
 def add_two(typingctx, array, index, first, second):
-    """array[index] += first and array[index + 1] += second, at once; array (any,) contiguous float64, index uint64."""
+    """Add first to array[index] and second to array[index + 1], in one instruction; array contiguous float64, index
+    uint64.
+    """
 
     def codegen(context, builder, signature, args):
         two, lane = ir.VectorType(ir.DoubleType(), 2), ir.IntType(32)
@@ -135,10 +141,10 @@ def add_two(typingctx, array, index, first, second):
 
 @intrinsic
 def sum_rows(typingctx, table, positions, count, masses, words):
-    """masses[c], words[c] = sum over i < count of table[positions[i], c], read as doubles and as words.
+    """Compute masses[c], words[c] = sum over i < count of table[positions[i], c], read as doubles and as words.
 
     table (rows, wide) and masses (wide,) contiguous float64, words (wide,) uint64, wide a multiple of LANES; positions
-    contiguous uint64, count int64. Every CHAINSth position is summed apart, so that additions overlap.
+    contiguous uint64, count int64. Every CHAINSth position is summed separately, so that additions overlap.
     """
 
     def codegen(context, builder, signature, args):
@@ -206,8 +212,8 @@ def sum_rows(typingctx, table, positions, count, masses, words):
     return types.void(table, positions, count, masses, words), codegen
 
 
-#: Objects of a run to a bucket from which on they are summed apart: two sums a bucket fit into the first cache, where
-#: rows do not.
+#: Objects per bucket of a run above which pairs of sums are accumulated separately: two sums per bucket fit into the
+#: first-level cache, rows do not.
 LONG = 4
 
 _UNIT, _TWO = np.uint64(1), np.uint64(2)
@@ -215,14 +221,16 @@ _UNIT, _TWO = np.uint64(1), np.uint64(2)
 
 @njit(nogil=True, cache=True)
 def choose_functions(keys, functions, out):
-    """The hash function of each report: the first word of its stream."""
+    """Compute the hash function of each report, from the first word of its stream."""
     for i in range(keys.shape[0]):
         out[i] = np.int64(uniform(keys[i], 0) * functions)
 
 
 @njit(nogil=True, cache=True)
 def group(function, starts, order):
-    """Counting sort: reports of function f are order[starts[f]:starts[f + 1]], in their own order."""
+    """Sort reports by function (counting sort): those of function f are order[starts[f]:starts[f + 1]], in stable
+    order.
+    """
     starts[:] = 0
     for i in range(function.shape[0]):
         starts[function[i] + 1] += 1
@@ -239,9 +247,9 @@ def group(function, starts, order):
 
 @njit(nogil=True, cache=True)
 def bucket_masses(buckets, runs, weights, table):
-    """Row b of the table: what the objects in bucket b add up to; runs and weights as `Layout` has them.
+    """Sum the weights of the objects in bucket b to row b of the table; runs and weights as `Layout` has them.
 
-    Indices are unsigned: a signed one would be checked for its sign at every object.
+    Indices are unsigned: a signed index costs a check of its sign at every object.
     """
     table.masses[:] = 0.0
     flat, pitch = table.masses.ravel(), np.uint64(table.masses.shape[1])
@@ -274,7 +282,10 @@ def bucket_masses(buckets, runs, weights, table):
 
 @njit(nogil=True, cache=True)
 def _sum_pairs(buckets, objects, weights, view, views, pairs):
-    """Side by side for every bucket: the weights of these objects to one view, and to the next, or their number."""
+    """Sum the weights of these objects to one view, for every bucket.
+
+    Beside it stands the sum for the next view, or the number of objects.
+    """
     pairs[:] = 0.0
     if views == 2:
         for z in objects:
@@ -286,7 +297,7 @@ def _sum_pairs(buckets, objects, weights, view, views, pairs):
 
 @njit(nogil=True, cache=True)
 def _add_pairs(table, column, views, word):
-    """What `_sum_pairs` found, to the table."""
+    """Add the sums of `_sum_pairs` to the table."""
     for b in range(table.masses.shape[0]):
         table.masses[b, column] += table.pairs[2 * b]
         if views == 2:
@@ -295,48 +306,49 @@ def _add_pairs(table, column, views, word):
             table.words[b, table.words.shape[1] - 1] += word * np.uint64(table.pairs[2 * b + 1])
 
 
-class Table(NamedTuple):
-    """Rows in memory, read as masses and as words: each column holds one or the other; and room for two sums a row."""
+class MassTable(NamedTuple):
+    """A table of masses and counts: each column is read as a double or as a word; and scratch for two sums per row."""
 
     masses: NDArray[np.float64]  # (rows, columns)
     words: NDArray[np.uint64]  # (rows, columns)
     pairs: NDArray[np.float64]  # (2 rows,)
 
 
-class Places(NamedTuple):
-    """Where a row holds each column of a view: a mass in a column of its own, a count in some bits of its last word."""
+class ColumnLayout(NamedTuple):
+    """Where a row holds each column of a view: a mass in a column of its own, or a count in bits of the last word."""
 
-    column: NDArray[np.int64]  # (width,) -1 where there is a count
-    weight: NDArray[np.float64]  # (width,) of one that is counted
+    column: NDArray[np.int64]  # (width,) -1 for a count
+    weight: NDArray[np.float64]  # (width,) of one counted object
     shift: NDArray[np.uint64]  # (width,) to the bits of a count
     mask: NDArray[np.uint64]  # (width,) of a count
 
 
-class Rows(NamedTuple):
-    """A table, its rows padded to whole vectors, and room for one sum of rows."""
+class MassRows(NamedTuple):
+    """A table with rows padded to whole vectors, and scratch for one sum of rows."""
 
-    table: Table
-    columns_at: Places
-    positions: NDArray[np.uint64]  # `positions_room` of the rows
+    table: MassTable
+    columns_at: ColumnLayout
+    positions: NDArray[np.uint64]  # `positions_buffer` of the rows
     masses: NDArray[np.float64]  # (wide,)
     words: NDArray[np.uint64]  # (wide,)
 
 
-def empty_table(rows: int, columns: int) -> Table:
-    """A table to be filled."""
+def empty_table(rows: int, columns: int) -> MassTable:
+    """Allocate a table."""
     masses = aligned(rows, columns)
-    return Table(masses, masses.view(np.uint64), aligned(2 * rows))
+    return MassTable(masses, masses.view(np.uint64), aligned(2 * rows))
 
 
-def empty_rows(rows: int, columns: int, columns_at: Places) -> Rows:
-    """Rows to be filled."""
+def empty_rows(rows: int, columns: int, columns_at: ColumnLayout) -> MassRows:
+    """Allocate padded rows."""
     wide = -(-columns // LANES) * LANES
-    return Rows(empty_table(rows, wide), columns_at, positions_room(rows), aligned(wide), aligned(wide).view(np.uint64))
+    sums = aligned(wide), aligned(wide).view(np.uint64)
+    return MassRows(empty_table(rows, wide), columns_at, positions_buffer(rows), *sums)
 
 
 @njit(inline="always")
 def sum_positions(rows, count, out):
-    """out[c] = sum of the table's rows at the first `count` positions."""
+    """Compute out[c], the sum of the table's rows at the first `count` positions."""
     columns_at = rows.columns_at
     sum_rows(rows.table.masses, rows.positions, np.int64(count), rows.masses, rows.words)
     word = rows.words[rows.words.shape[0] - 1]
@@ -349,5 +361,5 @@ def sum_positions(rows, count, out):
 
 @njit(inline="always")
 def sum_set_bits(words, rows, out):
-    """out[c] = sum of the table's rows at the set bits."""
+    """Compute out[c], the sum of the table's rows at the set bits."""
     sum_positions(rows, set_positions(words, rows.positions), out)

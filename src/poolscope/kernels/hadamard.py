@@ -1,6 +1,6 @@
-"""Hadamard Count Mean Sketch, the Walsh-Hadamard transform, and randomized response on values.
+"""Hadamard Count Mean Sketch, the Walsh-Hadamard transform, and randomized response on values and hash values.
 
-The curator's sketch is also drawn from its closed distribution, a few hash functions at a time.
+The curator's sketch can also be sampled from its exact distribution, a few hash functions at a time.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import numpy as np
 from numba import njit
 
 from poolscope.kernels.grouping import bucket_masses, sum_positions
-from poolscope.kernels.random import binomial, uniform, word
+from poolscope.kernels.random import binomial, random_uint64, uniform
 
 
 @njit(inline="always")
 def hadamard_entry(row, column):
-    """H[row, column] of the +1/-1 Hadamard matrix: minus one to the number of bits that both have set."""
+    """Return H[row, column] of the +1/-1 Hadamard matrix: the parity of the bits that both have set."""
     both = row & column
     both ^= both >> 32
     both ^= both >> 16
@@ -42,7 +42,9 @@ def transform(table):
 
 @njit(nogil=True, cache=True)
 def obfuscate(bucket, keys, m, flip, coordinate, bit):
-    """Reports (coordinate, bit) of objects in these buckets: the transformed entry, flipped with probability `flip`."""
+    """Draw reports (coordinate, bit) of objects in these buckets: the transformed entry, flipped with probability
+    `flip`.
+    """
     for r in range(keys.shape[0]):
         l = np.int64(uniform(keys[r], 1) * m)
         b = hadamard_entry(l, np.int64(bucket[r]))
@@ -52,7 +54,9 @@ def obfuscate(bucket, keys, m, flip, coordinate, bit):
 
 @njit(nogil=True, cache=True)
 def support_mass(starts, order, buckets, coordinate, bit, runs, weights, table, out):
-    """Mass of the support: (sum of weights + bit * transformed masses at the coordinate) / 2, for each column."""
+    """Compute the mass of the support, (sum of weights + bit * transformed masses at the coordinate) / 2, for each
+    column.
+    """
     width, masses = out.shape[1], table.masses
     for f in range(buckets.shape[0]):
         bucket_masses(buckets[f], runs, weights, table)
@@ -60,38 +64,39 @@ def support_mass(starts, order, buckets, coordinate, bit, runs, weights, table, 
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
             for c in range(width):
-                # row 0 of the matrix is all ones: the sum of the weights. Rounding must not make a mass negative.
+                # row 0 of the matrix is all ones: the sum of the weights; rounding must not make a mass negative
                 mass = 0.5 * (masses[0, c] + bit[r] * masses[coordinate[r], c])
                 out[r, c] = max(mass, 0.0)
 
 
 @njit(nogil=True, cache=True)
 def sketch(starts, order, coordinate, bit, out):
-    """out[l, f] += the bits of function f's reports at coordinate l."""
+    """Add the bits of function f's reports at coordinate l to out[l, f]."""
     for f in range(starts.shape[0] - 1):
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
             out[coordinate[r], f] += bit[r]
 
 
-# Functions that are transformed together: their entries fill a vector register or two.
+# Functions transformed together: their entries fill one or two vector registers.
 TOGETHER = 8
 
-# Up to so many reports to a coordinate, drawing them one by one costs less than two binomials for every coordinate.
-FEW_COORDINATES = 4
+# Reports per coordinate up to which drawing them one by one is cheaper than two binomials for every coordinate.
+MAX_DRAWN_PER_COORDINATE = 4
 
 
 @njit(nogil=True, cache=True)
 def _bits(total, key, flip, mass, out):
-    """Sum of the bits of a function's reports at each coordinate; mass is the transform of its buckets' popularity.
+    """Sample the sum of the bits of a function's reports at each coordinate; mass is the transformed popularity of its
+    buckets.
 
-    A report's coordinate is uniform and its object drawn on its own: at coordinate l its entry is one with probability
-    (1 + mass[l]) / 2, before the flip.
+    A report's coordinate is uniform and independent of its object: at coordinate l its entry is one with probability (1
+    + mass[l]) / 2, before the flip.
     """
     m = mass.shape[0]
     index = np.int64(0)
     out[:] = 0
-    if total < FEW_COORDINATES * m:
+    if total < MAX_DRAWN_PER_COORDINATE * m:
         for _ in range(total):
             l = np.int64(uniform(key, index) * m)
             one = 0.5 + (0.5 - flip) * mass[l]
@@ -108,7 +113,7 @@ def _bits(total, key, flip, mass, out):
 
 @njit(nogil=True, cache=True)
 def sketch_rows(buckets, totals, keys, flip, popularity, mass, bits, out):
-    """out[z] += reports of the chunk's functions that agree with z, given how many reports each function has.
+    """Add the number of reports that agree with z to out[z], given the number of reports of each function.
 
     buckets (functions, universe); mass and bits (m, TOGETHER) are scratch.
     """
@@ -131,63 +136,67 @@ def sketch_rows(buckets, totals, keys, flip, popularity, mass, bits, out):
 _S32 = np.uint64(32)
 _ONE = np.uint64(1)
 
-#: Objects whose counts stay in the first cache while all reports pass.
+#: Objects whose counts stay in the first-level cache for all reports.
 TILE = 2048
 
 
 @njit(inline="always")
-def _respond(key, value, size, kept):
-    """The value with probability `kept`, else one of the other `size` - 1, from the words 1 and 2 of the stream."""
-    if uniform(key, 1) < kept:
+def _respond(key, value, size, p):
+    """Return the value with probability p, else one of the other `size` - 1 uniformly, from words 1 and 2 of the
+    stream.
+    """
+    if uniform(key, 1) < p:
         return value
     other = np.int64(uniform(key, 2) * (size - 1))
     return other + 1 if other >= value else other
 
 
 @njit(nogil=True, cache=True)
-def respond(objects, keys, size, kept, out):
-    """k-ary randomized response."""
+def respond(objects, keys, size, p, out):
+    """Draw k-ary randomized responses; p is the probability of the true value."""
     for r in range(objects.shape[0]):
-        out[r] = _respond(keys[r], objects[r], size, kept)
+        out[r] = _respond(keys[r], objects[r], size, p)
 
 
 @njit(inline="always")
 def _hashed(seed, z, g):
-    """floor(g * h / 2^32) for the upper 32 bits h of a z + b modulo 2^64, with a and b the first words of the seed."""
-    mixed = word(seed, 0) * np.uint64(z) + word(seed, 1)
+    """Return floor(g * h / 2^32) for the upper 32 bits h of a z + b modulo 2^64, with a and b the first words of the
+    seed.
+    """
+    mixed = random_uint64(seed, 0) * np.uint64(z) + random_uint64(seed, 1)
     return np.int64(((mixed >> _S32) * np.uint64(g)) >> _S32)
 
 
 @njit(inline="always")
 def _progression(seed, value, g):
-    """Step, start and end: object z has the value if start + z * step modulo 2^64 is below the end.
+    """Return step, start and end: object z has the value if start + z * step modulo 2^64 is below the end.
 
-    The value's hashes h lie from ceil(value 2^32 / g) to before ceil((value + 1) 2^32 / g); the first is subtracted
-    from the start, so that one unsigned comparison decides. Going through the objects costs an addition each.
+    The value's hashes h lie in ceil(value 2^32 / g) .. ceil((value + 1) 2^32 / g) - 1. The first is subtracted from the
+    start, so that one unsigned comparison decides. Iterating over the objects costs an addition each.
     """
     parts, at = np.uint64(g), np.uint64(value)
     first = ((at << _S32) + parts - _ONE) // parts
     beyond = (((at + _ONE) << _S32) + parts - _ONE) // parts
-    return word(seed, 0), word(seed, 1) - (first << _S32), (beyond - first) << _S32
+    return random_uint64(seed, 0), random_uint64(seed, 1) - (first << _S32), (beyond - first) << _S32
 
 
 @njit(nogil=True, cache=True)
 def seeds(keys, shift, out):
-    """A seed for each report: the upper bits of the stream's first word."""
+    """Draw a seed for each report: the upper bits of the stream's first word."""
     for r in range(out.shape[0]):
-        out[r] = word(keys[r], 0) >> shift
+        out[r] = random_uint64(keys[r], 0) >> shift
 
 
 @njit(nogil=True, cache=True)
 def hashed_values(seed, objects, g, out):
-    """out[r] = the hash of object r under seed r."""
+    """Compute out[r], the hash of object r under seed r."""
     for r in range(out.shape[0]):
         out[r] = _hashed(np.uint64(seed[r]), objects[r], g)
 
 
 @njit(nogil=True, cache=True)
 def hashed_support(seed, value, g, out):
-    """out[r, z] = whether the seed of report r hashes z to its value."""
+    """Compute out[r, z]: whether the seed of report r hashes z to its value."""
     for r in range(out.shape[0]):
         step, at, end = _progression(np.uint64(seed[r]), value[r], g)
         for z in range(out.shape[1]):
@@ -197,7 +206,7 @@ def hashed_support(seed, value, g, out):
 
 @njit(nogil=True, cache=True)
 def hashed_counts(seed, value, g, out):
-    """out[z] += number of reports whose seed hashes z to their value."""
+    """Add the number of reports whose seed hashes z to their value to out[z]."""
     for first in range(0, out.shape[0], TILE):
         part = out[first : first + TILE]
         for r in range(seed.shape[0]):
@@ -210,12 +219,12 @@ def hashed_counts(seed, value, g, out):
 
 @njit(nogil=True, cache=True)
 def hashed_mass(seed, value, g, universe, rows, out):
-    """out[r, c] = sum of the table's rows at the objects that the seed of report r hashes to its value."""
+    """Compute out[r, c], the sum of the table's rows at the objects that the seed of report r hashes to its value."""
     for r in range(out.shape[0]):
         step, at, end = _progression(np.uint64(seed[r]), value[r], g)
         count = 0
         for z in range(universe):
-            # written always, kept if it counts: there is no branch to mispredict
+            # written unconditionally and overwritten unless it counts: no branch to mispredict
             rows.positions[np.uint64(count)] = np.uint64(z)
             count += at < end
             at += step
@@ -223,27 +232,27 @@ def hashed_mass(seed, value, g, universe, rows, out):
 
 
 @njit(nogil=True, cache=True)
-def respond_hadamard(objects, keys, blocks, order, kept, turned, out):
-    """A uniform column in which the object's row has 1, in its block of the matrix; -1 with probability `turned`.
+def respond_hadamard(objects, keys, blocks, order, p_plus, p_minus, out):
+    """Draw a uniform column in which the object's row has +1, in its block of the matrix; -1 with probability p_minus.
 
-    What is neither `kept` nor turned is a uniform column of another block.
+    p_plus is the probability of +1; with the remaining probability, the response is a uniform column of another block.
     """
     for r in range(objects.shape[0]):
         block, row = objects[r] // (order - 1), objects[r] % (order - 1) + 1
         column = np.int64(uniform(keys[r], 1) * order)
-        luck = uniform(keys[r], 2)
-        if blocks > 1 and luck >= kept + turned:
+        u = uniform(keys[r], 2)
+        if blocks > 1 and u >= p_plus + p_minus:
             other = np.int64(uniform(keys[r], 3) * (blocks - 1))
             block = other + 1 if other >= block else other
-        elif hadamard_entry(row, column) != (1 if luck < kept else -1):
-            # the lowest bit of the row turns every entry round: columns of one sign go to those of the other
+        elif hadamard_entry(row, column) != (1 if u < p_plus else -1):
+            # flipping the lowest bit of the row negates the entry: a bijection between columns of the two signs
             column ^= row & -row
         out[r] = block * order + column
 
 
 @njit(nogil=True, cache=True)
 def hadamard_mass(value, table, out):
-    """out[r, c] = (sum of column c + its transform at the value) / 2, in the block of the value.
+    """Compute out[r, c] = (sum of column c + its transform at the value) / 2, in the block of the value.
 
     table (order, blocks, width) is transformed.
     """
@@ -251,5 +260,5 @@ def hadamard_mass(value, table, out):
     for r in range(out.shape[0]):
         block, column = value[r] // order, value[r] % order
         for c in range(out.shape[1]):
-            # column 0 of the matrix is all ones: the sum. Rounding must not make a mass negative.
+            # column 0 of the matrix is all ones: the sum; rounding must not make a mass negative
             out[r, c] = max(0.5 * (table[0, block, c] + table[column, block, c]), 0.0)

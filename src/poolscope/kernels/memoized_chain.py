@@ -1,8 +1,8 @@
-"""A chain over the objects behind a user's reports, the kept answers summed out: a collapsed Gibbs sampler.
+"""A chain over the slots behind a user's reports, with memoized responses summed out: a collapsed Gibbs sampler.
 
-Given the behavior, a set g of c reports at slot s weighs Pr[reports | s] Phi(s)^c, Phi(s) being the weight of the
-slot's class times its share within the class, and no two sets have one slot. Every move leaves that law as it is, and
-so does drawing the behavior given how many reports lie in each section.
+Given the behavior, a cluster g of c reports at slot s has the weight Pr[reports | s] Phi(s)^c. Phi(s) is the weight of
+the slot's class times the slot's share within it. No two clusters have one slot. Every move leaves this distribution
+invariant, and so does drawing the behavior given the number of reports in each section.
 """
 
 from __future__ import annotations
@@ -11,225 +11,229 @@ import numpy as np
 
 from poolscope.kernels.compilation import njit_no_refcount
 from poolscope.kernels.memoized_moves import (
-    coin,
-    drawn_slot,
-    in_class,
-    log_phi,
-    log_sum,
-    mixed,
-    node,
-    pick,
+    class_log_weights,
+    log_sum_exp,
+    next_uniform,
     propose_pool,
-    share_at,
+    sample_in_class,
+    sample_index,
+    sample_node,
+    sample_slot,
+    section_weights,
+    slot_log_weight,
     split_or_merge,
-    weigh,
-    weights,
+    table_probability,
+    update_class_weights,
 )
 from poolscope.kernels.memoized_state import (
+    add_log_joins,
     claim,
     empty,
-    log_joins,
+    log_leave,
     log_response_prob,
-    log_stay,
     move,
     put,
-    table,
+    table_row,
     take,
 )
 
-#: Times that a slot is drawn again if it is taken, and what is below the likeliest by so much is never drawn: that is
+#: Draws until a taken slot is given up, and log odds against the likeliest slot beyond which none is drawn: less than
 #: once in 10^13 times.
-TRIES, FAR = 4, 30.0
+MAX_TRIES, LOG_CUTOFF = 4, 30.0
 
 
 @njit_no_refcount
-def relocate(units, sets, place, workspace, g):
-    """A slot for the whole set from its own law: a free one it takes, for one that is taken the two may change places.
+def relocate(items, clusters, state, workspace, g):
+    """Sample a slot for cluster g from its own distribution; if another cluster has it, propose to swap the two.
 
-    The law of the set itself cancels, so that only the other's decides on the change.
+    The likelihood of g cancels, so that only the other cluster decides on the swap.
     """
-    a = sets.slot[g]
-    b = drawn_slot(units, place, sets.total[g], table(units, sets, g), workspace.mix)
+    a = clusters.slot[g]
+    b = sample_slot(items, state, clusters.n_reports[g], table_row(items, clusters, g), workspace.mix)
     if b == a:
         return
-    h = sets.holder[b]
+    h = clusters.cluster_at[b]
     if h >= 0:
-        change = log_response_prob(units, sets, h, a) - log_response_prob(units, sets, h, b)
-        change += sets.total[h] * (log_phi(units, place, a) - log_phi(units, place, b))
-        if coin(place) >= np.exp(change):
+        change = log_response_prob(items, clusters, h, a) - log_response_prob(items, clusters, h, b)
+        change += clusters.n_reports[h] * (slot_log_weight(items, state, a) - slot_log_weight(items, state, b))
+        if next_uniform(state) >= np.exp(change):
             return
-        move(units, sets, h, a)
-    sets.holder[a] = h
-    sets.holder[b] = g
-    move(units, sets, g, b)
+        move(items, clusters, h, a)
+    clusters.cluster_at[a] = h
+    clusters.cluster_at[b] = g
+    move(items, clusters, g, b)
 
 
 @njit_no_refcount
-def reassign(units, sets, place, workspace, u):
-    """Unit u, of one report, to a set that is there or to a slot of its own; it stays if that is taken.
+def reassign(items, clusters, state, workspace, u):
+    """Resample the cluster of item u, a single report: an existing cluster or a slot of its own.
 
-    One that is by itself and shall be so stays as well: slots of sets are for `relocate`, and to every way from here to
-    a set there is as likely a way back.
+    A single item that proposes another slot of its own stays: moves between slots are left to `relocate`, and every
+    move to a cluster has an equally likely reverse.
     """
-    g = sets.set_of[u]
-    s = _chosen(units, sets, place, workspace, u)
-    if s < 0 or s == sets.slot[g] or (sets.size[g] == 1 and sets.holder[s] < 0):
+    g = clusters.cluster_of[u]
+    s = _propose_slot(items, clusters, state, workspace, u)
+    if s < 0 or s == clusters.slot[g] or (clusters.size[g] == 1 and clusters.cluster_at[s] < 0):
         return
-    take(units, sets, u)
-    if sets.size[g] == 0:
+    take(items, clusters, u)
+    if clusters.size[g] == 0:
         workspace.phi[g] = -np.inf
-    _settle(units, sets, place, workspace, u, s)
+    _assign(items, clusters, state, workspace, u, s)
 
 
 @njit_no_refcount
-def _settle(units, sets, place, workspace, u, s):
-    """Unit u, which is in no set, to slot s."""
-    g = sets.holder[s]
+def _assign(items, clusters, state, workspace, u, s):
+    """Assign item u, which is in no cluster, to slot s."""
+    g = clusters.cluster_at[s]
     if g < 0:
-        g = claim(sets, s)
-        workspace.phi[g] = log_phi(units, place, s)
-    put(units, sets, u, g)
+        g = claim(clusters, s)
+        workspace.phi[g] = slot_log_weight(items, state, s)
+    put(items, clusters, u, g)
 
 
 @njit_no_refcount
-def _chosen(units, sets, place, workspace, u):
-    """A slot for unit u as if it were in no set; -1 if it drew those of sets that it cannot join.
+def _propose_slot(items, clusters, state, workspace, u):
+    """Sample a slot for item u as if it were in no cluster; -1 if it only drew slots of clusters that it cannot join.
 
-    room.phi has of every set what its slot weighs, as a logarithm, and -inf where there is none.
+    workspace.phi holds the log weight of every cluster's slot, and -inf where there is no cluster.
     """
-    n, mix, mine = sets.top[0], workspace.mix, sets.set_of[u]
-    chances, there = workspace.chances[:n], mine >= 0 and sets.size[mine] > 1
-    mixed(units, place, units.count[u], units.table[u], mix)
+    n, mix, mine = clusters.end[0], workspace.mix, clusters.cluster_of[u]
+    cumulative, shares = workspace.cumulative[:n], mine >= 0 and clusters.size[mine] > 1
+    class_log_weights(items, state, items.n_reports[u], items.table[u], mix)
     top = -np.inf
     for k in range(mix.shape[0]):
         top = max(top, mix[k])
     for g in range(n):
-        chances[g] = workspace.phi[g]
-    log_joins(units, sets, u, chances)
+        cumulative[g] = workspace.phi[g]
+    add_log_joins(items, clusters, u, cumulative)
     if mine >= 0:
-        chances[mine] = workspace.phi[mine] + log_stay(units, sets, u) if there else -np.inf
-    for chance in chances:
-        top = max(top, chance)
+        cumulative[mine] = workspace.phi[mine] + log_leave(items, clusters, u) if shares else -np.inf
+    for value in cumulative:
+        top = max(top, value)
     total = 0.0
     for g in range(n):
-        if chances[g] > top - FAR:
-            total += np.exp(chances[g] - top)
-        chances[g] = total
+        if cumulative[g] > top - LOG_CUTOFF:
+            total += np.exp(cumulative[g] - top)
+        cumulative[g] = total
     joined = total
     for k in range(mix.shape[0]):
         total += np.exp(mix[k] - top)
         mix[k] = total
-    for _ in range(TRIES):
-        want = coin(place) * total
+    for _ in range(MAX_TRIES):
+        want = next_uniform(state) * total
         if want < joined:
             g = 0
-            while want >= chances[g]:
+            while want >= cumulative[g]:
                 g += 1
-            return sets.slot[g]
+            return clusters.slot[g]
         k = 0
         while k < mix.shape[0] - 1 and want >= mix[k]:
             k += 1
-        s = in_class(units, units.table[u], k, coin(place))
-        if sets.holder[s] < 0 or (sets.holder[s] == mine and not there):
+        s = sample_in_class(items, items.table[u], k, next_uniform(state))
+        if clusters.cluster_at[s] < 0 or (clusters.cluster_at[s] == mine and not shares):
             return s
     return -1
 
 
 @njit_no_refcount
-def _free_slot(units, sets, place, c, row):
-    """A free slot from a table, however little the free ones have of it; where a set's table may be is scratch."""
-    table, top = units.cumulative[units.tables], -np.inf
-    for s in range(table.shape[0]):
-        k, share = units.class_of[s], share_at(units, row, s)
-        table[s] = -np.inf
-        if sets.holder[s] < 0 and share > 0.0:
-            table[s] = units.log_total[row, k] + c * place.log_weight[k] + np.log(share)
-        top = max(top, table[s])
+def _free_slot(items, clusters, state, c, row):
+    """Sample a free slot from a table, however little mass the free ones have; the table of a cluster is scratch."""
+    logs, top = items.cumulative[items.n_tables], -np.inf
+    for s in range(logs.shape[0]):
+        k, share = items.class_of[s], table_probability(items, row, s)
+        logs[s] = -np.inf
+        if clusters.cluster_at[s] < 0 and share > 0.0:
+            logs[s] = items.log_total[row, k] + c * state.log_weight[k] + np.log(share)
+        top = max(top, logs[s])
     if top == -np.inf:
-        for s in range(table.shape[0]):
-            if sets.holder[s] < 0:
+        for s in range(logs.shape[0]):
+            if clusters.cluster_at[s] < 0:
                 return s
-    return pick(table, table.shape[0], coin(place))
+    return sample_index(logs, logs.shape[0], next_uniform(state))
 
 
 @njit_no_refcount
-def start(units, sets, place, workspace, favor):
-    """Units one after the other, as they stand in room.order, each given those before it; sets that are there weigh
-    more by `favor`, a logarithm.
+def init_chain(items, clusters, state, workspace, favor):
+    """Assign items one after the other, in workspace.order, each given those before it.
+
+    `favor` is added to the log weight of existing clusters.
     """
-    units.chain[0] = 0
-    sets.holder[:] = -1
-    sets.set_of[:] = -1
-    n = units.count.shape[0]
+    items.chain[0] = 0
+    clusters.cluster_at[:] = -1
+    clusters.cluster_of[:] = -1
+    n = items.n_reports.shape[0]
     for g in range(n):
-        # from the last: those in use then stand together at the beginning
-        sets.spare[g] = n - 1 - g
-        empty(sets, g)
-    sets.spare[n] = n
-    sets.top[0] = 0
+        # from the last, so that clusters in use are contiguous from the start
+        clusters.free_list[g] = n - 1 - g
+        empty(clusters, g)
+    clusters.free_list[n] = n
+    clusters.end[0] = 0
     workspace.phi[:] = -np.inf
     for i in range(n):
         u = workspace.order[i]
-        s = _chosen(units, sets, place, workspace, u)
+        s = _propose_slot(items, clusters, state, workspace, u)
         if s < 0:
-            s = _free_slot(units, sets, place, units.count[u], units.table[u])
-        _settle(units, sets, place, workspace, u, s)
-        workspace.phi[sets.holder[s]] = favor + log_phi(units, place, s)
+            s = _free_slot(items, clusters, state, items.n_reports[u], items.table[u])
+        _assign(items, clusters, state, workspace, u, s)
+        workspace.phi[clusters.cluster_at[s]] = favor + slot_log_weight(items, state, s)
 
 
 @njit_no_refcount
-def gibbs_behavior(units, sets, belief, place, workspace):
-    """Sections of the reports, the pools' posterior given these, and a behavior from its own."""
-    counts, weight, k = place.counts, place.weight, place.posterior.shape[0]
+def gibbs_behavior(items, clusters, belief, state, workspace):
+    """Sample the sections of the reports, then the behavior.
+
+    state.posterior becomes the posterior of the pools given the sections.
+    """
+    counts, weight, k = state.counts, state.weight, state.posterior.shape[0]
     counts[:] = 0
-    for u in range(units.count.shape[0]):
-        c = units.class_of[sets.slot[sets.set_of[u]]]
-        if belief.only[c] >= 0:
-            counts[belief.only[c]] += units.count[u]
+    for u in range(items.n_reports.shape[0]):
+        c = items.class_of[clusters.slot[clusters.cluster_of[u]]]
+        if belief.only_section[c] >= 0:
+            counts[belief.only_section[c]] += items.n_reports[u]
         else:
-            total = np.exp(place.log_weight[c])
-            for _ in range(units.count[u]):
-                want, j = coin(place) * total, 0
-                while j < k and want >= belief.blend[c, j] * weight[j]:
-                    want -= belief.blend[c, j] * weight[j]
+            total = np.exp(state.log_weight[c])
+            for _ in range(items.n_reports[u]):
+                want, j = next_uniform(state) * total, 0
+                while j < k and want >= belief.class_mix[c, j] * weight[j]:
+                    want -= belief.class_mix[c, j] * weight[j]
                     j += 1
                 counts[j] += 1
     inside = counts.sum() - counts[0]
-    nodes, posterior = workspace.nodes, place.posterior
+    nodes, posterior = workspace.nodes, state.posterior
     for i in range(k):
         nodes[i] = belief.log_prior[i] + belief.integral[counts[i + 1], inside - counts[i + 1]]
-    norm = log_sum(nodes, k)
+    norm = log_sum_exp(nodes, k)
     for i in range(k):
         posterior[i] = np.exp(nodes[i] - norm)
-    iota = pick(nodes, k, coin(place))
+    iota = sample_index(nodes, k, next_uniform(state))
     own = counts[iota + 1]
-    gamma = node(belief.interest, inside, counts[0], nodes, coin(place))
-    delta = node(belief.polarization, own, inside - own, nodes, coin(place))
-    place.at[1], place.at[2], place.at[3] = iota, gamma, delta
-    weights(belief, iota, gamma, delta, weight)
-    weigh(belief, weight, place.log_weight)
+    gamma = sample_node(belief.interest, inside, counts[0], nodes, next_uniform(state))
+    delta = sample_node(belief.polarization, own, inside - own, nodes, next_uniform(state))
+    state.indices[1], state.indices[2], state.indices[3] = iota, gamma, delta
+    section_weights(belief, iota, gamma, delta, weight)
+    update_class_weights(belief, weight, state.log_weight)
 
 
 @njit_no_refcount
-def sweep(units, belief, sets, place, workspace, sweeps, pairs, jumps, out):
-    """So many rounds of all moves; out (pools,) has the pools' posteriors added, one a round."""
-    n = units.count.shape[0]
-    if units.chain[0] != place.key:
-        sets.made[:] = 0
-        units.chain[0] = place.key
+def sweep(items, belief, clusters, state, workspace, sweeps, pairs, jumps, out):
+    """Run `sweeps` sweeps of all moves, and add the pools' posterior of each sweep to out (k,)."""
+    n = items.n_reports.shape[0]
+    if items.chain[0] != state.key:
+        clusters.tabulated[:] = 0
+        items.chain[0] = state.key
     for _ in range(sweeps):
-        if units.joins:
+        if items.can_share:
             for g in range(n):
-                workspace.phi[g] = log_phi(units, place, sets.slot[g]) if sets.size[g] > 0 else -np.inf
+                workspace.phi[g] = slot_log_weight(items, state, clusters.slot[g]) if clusters.size[g] > 0 else -np.inf
             for u in range(n):
-                reassign(units, sets, place, workspace, u)
+                reassign(items, clusters, state, workspace, u)
             for _ in range(pairs):
-                split_or_merge(units, sets, place, workspace)
+                split_or_merge(items, clusters, state, workspace)
         for g in range(n):
-            if sets.size[g] > 0:
-                relocate(units, sets, place, workspace, g)
-        gibbs_behavior(units, sets, belief, place, workspace)
-        for _ in range(jumps if belief.class_at[1] >= 0 else 0):
-            propose_pool(units, sets, belief, place, workspace)
+            if clusters.size[g] > 0:
+                relocate(items, clusters, state, workspace, g)
+        gibbs_behavior(items, clusters, belief, state, workspace)
+        for _ in range(jumps if belief.class_of_section[1] >= 0 else 0):
+            propose_pool(items, clusters, belief, state, workspace)
         for i in range(out.shape[0]):
-            out[i] += place.posterior[i]
+            out[i] += state.posterior[i]

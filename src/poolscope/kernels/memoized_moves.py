@@ -1,41 +1,73 @@
-"""Moves of a chain over memoized responses: behavior, preferred pool, splits and merges of sets of reports."""
+"""Moves of a chain over clusters of reports: preferred pool and behavior, splits and merges.
+
+A proposal is accepted by the Metropolis-Hastings rule, so that every move leaves the posterior invariant.
+"""
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from poolscope.kernels.compilation import njit_no_refcount
-from poolscope.kernels.memoized_state import NEVER, add, claim, empty, log_join, move, refresh, release, table
+from poolscope.kernels.memoized_state import LOG_ZERO, add, claim, empty, log_join, move, refresh, release, table_row
 from poolscope.kernels.random import uniform
 
-#: Behavior as an adversary believes it. log_prior (pools,); interest (3, nodes) log gamma, log 1 - gamma, log weight;
-#: polarization (3, nodes) log delta, log (1 - delta)/(k - 1), log weight; integral (n + 1, n + 1): log of the mean of
-#: delta^own ((1 - delta)/(k - 1))^rest; blend (classes, k + 1) what the weight of each section adds to that of a class.
-#: only (classes,) the section of a class that has but one, or -1.
-Belief = namedtuple("Belief", "log_prior interest polarization integral blend only class_at")
 
-#: Where a chain is beyond its sets: weight (k + 1,) of the sections, log_weight (classes,), at (4,): random words
-#: used, preferred pool, nodes of interest and polarization.
-ChainState = namedtuple("ChainState", "key at weight log_weight counts posterior")
+class Belief(NamedTuple):
+    """An adversary's priors of behavior, on the nodes of Gauss rules."""
 
-#: Scratch: chances and phi (units,), order and side (units,), among (3,), taken (slots,),
-#: nodes (most,), mix (classes,), weight (k + 1,), log_weight (classes,).
-Workspace = namedtuple("Workspace", "chances phi order side among taken nodes mix weight log_weight")
+    log_prior: NDArray[np.float64]  # (k,) of the preferred pool
+    interest: NDArray[np.float64]  # (3, nodes) log gamma, log(1 - gamma), log weight
+    polarization: NDArray[np.float64]  # (3, nodes) log delta, log((1 - delta)/(k - 1)), log weight
+    integral: NDArray[np.float64]  # (n + 1, n + 1) log E[delta^own ((1 - delta)/(k - 1))^rest], index [own, rest]
+    class_mix: NDArray[np.float64]  # (classes, k + 1) weight of a class = class_mix @ section_weights of the sections
+    only_section: NDArray[np.int64]  # (classes,) the section that all slots of the class lie in, or -1
+    class_of_section: NDArray[np.int64]  # (k + 1,) the class that equals the section, or -1
+
+
+class ChainState(NamedTuple):
+    """The state of a chain beyond its clusters."""
+
+    key: np.uint64  # of the chain's random numbers
+    indices: NDArray[np.int64]  # (4,) next random word, preferred pool, nodes of interest and of polarization
+    weight: NDArray[np.float64]  # (k + 1,) of the sections
+    log_weight: NDArray[np.float64]  # (classes,)
+    counts: NDArray[np.int64]  # (k + 1,) reports in each section
+    posterior: NDArray[np.float64]  # (k,) of the pools given `counts`
+
+
+class Workspace(NamedTuple):
+    """Scratch arrays that the chains of a user share."""
+
+    cumulative: NDArray[np.float64]  # (n,)
+    phi: NDArray[np.float64]  # (n,) log weight of each cluster's slot, -inf where current is no cluster
+    order: NDArray[np.int64]  # (n,)
+    target: NDArray[np.int64]  # (n,) proposed slots, or proposed clusters
+    classes: NDArray[np.int64]  # (3,)
+    taken: NDArray[np.bool_]  # (slots,)
+    nodes: NDArray[np.float64]  # (largest number of nodes or sections,)
+    mix: NDArray[np.float64]  # (classes,)
+    weight: NDArray[np.float64]  # (k + 1,) proposed section_weights of the sections
+    log_weight: NDArray[np.float64]  # (classes,) proposed
 
 
 @njit(inline="always")
-def coin(place):
-    i = place.at[0]
-    place.at[0] = i + 1
-    return uniform(place.key, i)
+def next_uniform(state):
+    """Return the next uniform number of the chain's stream."""
+    i = state.indices[0]
+    state.indices[0] = i + 1
+    return uniform(state.key, i)
 
 
 @njit_no_refcount
-def pick(logs, count, coin):
-    """An index with probability proportional to exp(logs); logs become cumulated."""
+def sample_index(logs, count, u):
+    """Sample an index with probability proportional to exp(logs), by the uniform number u.
+
+    The logs become cumulative sums.
+    """
     top = -np.inf
     for i in range(count):
         top = max(top, logs[i])
@@ -45,7 +77,7 @@ def pick(logs, count, coin):
     for i in range(count):
         total += np.exp(logs[i] - top)
         logs[i] = total
-    want = coin * total
+    want = u * total
     for i in range(count):
         if want < logs[i]:
             return i
@@ -53,7 +85,8 @@ def pick(logs, count, coin):
 
 
 @njit_no_refcount
-def log_sum(logs, count):
+def log_sum_exp(logs, count):
+    """Return the log of the sum of exp(logs)."""
     top = -np.inf
     for i in range(count):
         top = max(top, logs[i])
@@ -66,19 +99,19 @@ def log_sum(logs, count):
 
 
 @njit(inline="always")
-def mixed(units, place, c, row, mix):
-    """mix: log weight of each class for c reports of that table."""
+def class_log_weights(items, state, c, row, mix):
+    """Write the log weight of each class for c reports with that table to mix (classes,)."""
     for k in range(mix.shape[0]):
-        mix[k] = units.log_total[row, k] + c * place.log_weight[k]
+        mix[k] = items.log_total[row, k] + c * state.log_weight[k]
 
 
 @njit(inline="always")
-def in_class(units, row, k, coin):
-    """A slot of class k from a table."""
-    low, high = units.first[k], units.first[k + 1] - 1
+def sample_in_class(items, row, k, u):
+    """Sample a slot of class k from a table, by the uniform number u."""
+    low, high = items.first[k], items.first[k + 1] - 1
     while low < high:
         middle = (low + high) >> 1
-        if units.cumulative[row, middle] <= coin:
+        if items.cumulative[row, middle] <= u:
             low = middle + 1
         else:
             high = middle
@@ -86,85 +119,87 @@ def in_class(units, row, k, coin):
 
 
 @njit(inline="always")
-def share_at(units, row, s):
-    """What a table gives to slot s of its class."""
-    before = units.cumulative[row, s - 1] if s > units.first[units.class_of[s]] else 0.0
-    return units.cumulative[row, s] - before
+def table_probability(items, row, s):
+    """Return the probability of slot s within its class, by a table."""
+    before = items.cumulative[row, s - 1] if s > items.first[items.class_of[s]] else 0.0
+    return items.cumulative[row, s] - before
 
 
 @njit_no_refcount
-def drawn_slot(units, place, c, row, mix):
-    """A slot from a table, whether it is free or not; -1 where no slot is possible."""
-    mixed(units, place, c, row, mix)
-    k = pick(mix, mix.shape[0], coin(place))
+def sample_slot(items, state, c, row, mix):
+    """Sample a slot from a table, free or not; -1 where no slot is possible."""
+    class_log_weights(items, state, c, row, mix)
+    k = sample_index(mix, mix.shape[0], next_uniform(state))
     if k < 0:
         return -1
-    return in_class(units, row, k, coin(place))
+    return sample_in_class(items, row, k, next_uniform(state))
 
 
 @njit(inline="always")
-def log_phi(units, place, s):
-    return place.log_weight[units.class_of[s]] + units.log_share[s]
+def slot_log_weight(items, state, s):
+    """Return the log probability that an object of slot s is picked, under the behavior of the chain."""
+    return state.log_weight[items.class_of[s]] + items.log_share[s]
 
 
 @njit_no_refcount
-def sequential_allocation(units, sets, place, workspace, count, among, log_weight, draw):
-    """Sets room.order[:count] to slots of the classes `among` one after the other, each by its law among free slots.
+def sequential_allocation(items, clusters, state, workspace, count, classes, log_weight, draw):
+    """Allocate the clusters workspace.order[:count] to slots of some classes, one after the other.
 
-    Slots go to room.side; with `draw` they are drawn, else they are those there. Returns the log of the product of what
-    the free slots have of each law: -inf where a set finds next to none.
+    Each cluster draws from its distribution over the free slots. Slots go to workspace.target; with `draw` they are
+    sampled, else they are the current ones. Returns the log of the product of the free mass of each cluster, which is
+    -inf where a cluster finds next to none.
     """
     total, mix, placed = 0.0, workspace.mix, 0
     for i in range(count):
         g = workspace.order[i]
-        c = sets.total[g]
-        row = table(units, sets, g)
+        c = clusters.n_reports[g]
+        row = table_row(items, clusters, g)
         top = -np.inf
-        for b in among:
-            mix[b] = units.log_total[row, b] + c * log_weight[b]
+        for b in classes:
+            mix[b] = items.log_total[row, b] + c * log_weight[b]
             top = max(top, mix[b])
         whole = 0.0
-        for b in among:
+        for b in classes:
             mix[b] = np.exp(mix[b] - top)
             whole += mix[b]
         free = whole
         for j in range(i):
-            s = workspace.side[j]
-            free -= mix[units.class_of[s]] * share_at(units, row, s)
+            s = workspace.target[j]
+            free -= mix[items.class_of[s]] * table_probability(items, row, s)
         if not free > 1e-9 * whole:
             total = -np.inf
             break
         total += top + np.log(free)
-        s = sets.slot[g]
+        s = clusters.slot[g]
         if draw:
-            s = _among(units, place, workspace, among, row, whole, free)
-        workspace.side[i] = s
+            s = _sample_free_slot(items, state, workspace, classes, row, whole, free)
+        workspace.target[i] = s
         workspace.taken[s] = True
         placed += 1
     for i in range(placed):
-        workspace.taken[workspace.side[i]] = False
+        workspace.taken[workspace.target[i]] = False
     return total
 
 
 @njit_no_refcount
-def _among(units, place, workspace, among, row, whole, free):
-    """A slot of these classes that is not taken, from a table: by trial, or by going through all if little is left."""
+def _sample_free_slot(items, state, workspace, classes, row, whole, free):
+    """Sample a slot of these classes that is not taken: by rejection, or by enumeration if little mass is free."""
     mix = workspace.mix
     if free > 0.2 * whole:
         while True:
-            want, at = coin(place) * whole, 0
-            while at < among.shape[0] - 1 and want >= mix[among[at]]:
-                want -= mix[among[at]]
+            want, at = next_uniform(state) * whole, 0
+            while at < classes.shape[0] - 1 and want >= mix[classes[at]]:
+                want -= mix[classes[at]]
                 at += 1
-            s = in_class(units, row, among[at], coin(place))
+            s = sample_in_class(items, row, classes[at], next_uniform(state))
             if not workspace.taken[s]:
                 return s
-    want, last = coin(place) * free, -1
-    for b in among:
+    want, last = next_uniform(state) * free, -1
+    for b in classes:
         before = 0.0
-        for s in range(units.first[b], units.first[b + 1]):
-            share = units.cumulative[row, s] - before
-            before = units.cumulative[row, s]
+        for s in range(items.first[b], items.first[b + 1]):
+            share = items.cumulative[row, s] - before
+            before = items.cumulative[row, s]
             if share > 0.0 and not workspace.taken[s]:
                 last = s
                 want -= mix[b] * share
@@ -174,8 +209,8 @@ def _among(units, place, workspace, among, row, whole, free):
 
 
 @njit_no_refcount
-def weights(belief, iota, gamma, delta, weight):
-    """weight (k + 1,) of the sections, from a preferred pool and nodes of relevant interest and polarization."""
+def section_weights(belief, iota, gamma, delta, weight):
+    """Compute weight (k + 1,) of the sections from the preferred pool and nodes of interest and polarization."""
     interest, polarization = belief.interest, belief.polarization
     weight[0] = np.exp(interest[1, gamma])
     for i in range(weight.shape[0] - 1):
@@ -183,196 +218,206 @@ def weights(belief, iota, gamma, delta, weight):
 
 
 @njit_no_refcount
-def weigh(belief, weight, log_weight):
-    """The log weights of the classes from the weights of the sections."""
+def update_class_weights(belief, weight, log_weight):
+    """Compute log_weight (classes,) from the weights of the sections."""
     for c in range(log_weight.shape[0]):
         total = 0.0
         for j in range(weight.shape[0]):
-            total += belief.blend[c, j] * weight[j]
-        log_weight[c] = np.log(total) if total > 0.0 else NEVER
+            total += belief.class_mix[c, j] * weight[j]
+        log_weight[c] = np.log(total) if total > 0.0 else LOG_ZERO
 
 
 @njit_no_refcount
-def node(axis, one, other, nodes, coin):
-    """A node of an axis with probability proportional to x^one y^other times its weight."""
+def sample_node(axis, one, other, nodes, u):
+    """Sample a node of an axis, proportionally to x^one y^other times its weight, by the uniform number u."""
     for i in range(axis.shape[1]):
         nodes[i] = one * axis[0, i] + other * axis[1, i] + axis[2, i]
-    return pick(nodes, axis.shape[1], coin)
+    return sample_index(nodes, axis.shape[1], u)
 
 
 @njit_no_refcount
-def propose_pool(units, sets, belief, place, workspace):
-    """Another preferred pool, or another relevant interest as well: the sets of both pools, and then the neutral ones,
-    are dealt anew at once; the sets elsewhere stay, at the weight that they then have.
+def propose_pool(items, clusters, belief, state, workspace):
+    """Propose another preferred pool, or another relevant interest too.
 
-    What is new comes from the prior, which is no part of the odds then.
+    The clusters of both pools, and with another interest the neutral ones, are reallocated at once. Clusters elsewhere
+    keep their slots and change their weight. The interest is proposed from its prior, which cancels.
     """
-    k, n, order = belief.log_prior.shape[0], units.count.shape[0], workspace.order
-    iota, gamma, delta = place.at[1], place.at[2], place.at[3]
-    other, interest, most = int(coin(place) * k), gamma, 0
-    if belief.class_at[0] >= 0 and coin(place) < 0.5:
-        interest = node(belief.interest, 0, 0, workspace.nodes, coin(place))
-        workspace.among[0] = belief.class_at[0]
-        most = 1
+    k, n, order = belief.log_prior.shape[0], items.n_reports.shape[0], workspace.order
+    iota, gamma, delta = state.indices[1], state.indices[2], state.indices[3]
+    other, interest, n_classes = int(next_uniform(state) * k), gamma, 0
+    if belief.class_of_section[0] >= 0 and next_uniform(state) < 0.5:
+        interest = sample_node(belief.interest, 0, 0, workspace.nodes, next_uniform(state))
+        workspace.classes[0] = belief.class_of_section[0]
+        n_classes = 1
     elif other == iota:
         return
-    workspace.among[most] = belief.class_at[iota + 1]
-    most += 1
+    workspace.classes[n_classes] = belief.class_of_section[iota + 1]
+    n_classes += 1
     if other != iota:
-        workspace.among[most] = belief.class_at[other + 1]
-        most += 1
-    among = workspace.among[:most]
-    weights(belief, other, interest, delta, workspace.weight)
-    weigh(belief, workspace.weight, workspace.log_weight)
+        workspace.classes[n_classes] = belief.class_of_section[other + 1]
+        n_classes += 1
+    classes = workspace.classes[:n_classes]
+    section_weights(belief, other, interest, delta, workspace.weight)
+    update_class_weights(belief, workspace.weight, workspace.log_weight)
     count, odds = 0, belief.log_prior[other] - belief.log_prior[iota]
     for g in range(n):
-        if sets.size[g] > 0:
-            c = units.class_of[sets.slot[g]]
+        if clusters.size[g] > 0:
+            c = items.class_of[clusters.slot[g]]
             inside = False
-            for b in among:
+            for b in classes:
                 inside |= b == c
             if not inside:
-                odds += sets.total[g] * (workspace.log_weight[c] - place.log_weight[c])
+                odds += clusters.n_reports[g] * (workspace.log_weight[c] - state.log_weight[c])
                 continue
             at = count
-            while at > 0 and sets.total[order[at - 1]] < sets.total[g]:
+            while at > 0 and clusters.n_reports[order[at - 1]] < clusters.n_reports[g]:
                 order[at] = order[at - 1]
                 at -= 1
             order[at] = g
             count += 1
-    odds -= sequential_allocation(units, sets, place, workspace, count, among, place.log_weight, False)
+    odds -= sequential_allocation(items, clusters, state, workspace, count, classes, state.log_weight, False)
     if odds == np.inf:
         return
-    odds += sequential_allocation(units, sets, place, workspace, count, among, workspace.log_weight, True)
-    if coin(place) >= np.exp(odds):
+    odds += sequential_allocation(items, clusters, state, workspace, count, classes, workspace.log_weight, True)
+    if next_uniform(state) >= np.exp(odds):
         return
     for m in range(count):
-        sets.holder[sets.slot[order[m]]] = -1
+        clusters.cluster_at[clusters.slot[order[m]]] = -1
     for m in range(count):
         g = order[m]
-        sets.holder[workspace.side[m]] = g
-        move(units, sets, g, workspace.side[m])
-    place.at[1], place.at[2] = other, interest
-    for i in range(place.weight.shape[0]):
-        place.weight[i] = workspace.weight[i]
-    for c in range(place.log_weight.shape[0]):
-        place.log_weight[c] = workspace.log_weight[c]
+        clusters.cluster_at[workspace.target[m]] = g
+        move(items, clusters, g, workspace.target[m])
+    state.indices[1], state.indices[2] = other, interest
+    for i in range(state.weight.shape[0]):
+        state.weight[i] = workspace.weight[i]
+    for c in range(state.log_weight.shape[0]):
+        state.log_weight[c] = workspace.log_weight[c]
 
 
 @njit_no_refcount
-def _log_mass(units, sets, place, workspace, g):
-    """Log of the sum over slots of set g's law."""
-    mixed(units, place, sets.total[g], table(units, sets, g), workspace.mix)
-    return log_sum(workspace.mix, workspace.mix.shape[0])
+def _log_marginal(items, clusters, state, workspace, g):
+    """Return the log likelihood of cluster g, summed over slots."""
+    class_log_weights(items, state, clusters.n_reports[g], table_row(items, clusters, g), workspace.mix)
+    return log_sum_exp(workspace.mix, workspace.mix.shape[0])
 
 
 @njit_no_refcount
-def _at_most(units, sets, place, workspace, g):
-    """A bound of `_log_mass` that needs no table: the best slot's law, the best slot's share for all reports but one,
-    and the shares of all slots, which are one together, for that.
+def _log_marginal_bound(items, clusters, state, workspace, g):
+    """Return an upper bound of `_log_marginal` that needs no table.
+
+    It combines the largest likelihood of any slot, the largest weight of any slot for all reports but one, and the
+    weights of all slots, which sum to one, for that report.
     """
-    if sets.size[g] == 1 or sets.made[g] == sets.mark[g]:
-        return _log_mass(units, sets, place, workspace, g)
-    best, phi, part = -np.inf, -np.inf, sets.part[g]
-    for j in range(part.shape[0]):
-        best = max(best, part[j])
-    for k in range(units.top_share.shape[0]):
-        phi = max(phi, place.log_weight[k] + units.top_share[k])
-    return sets.level[g] + units.positions.shape[0] * best + (sets.total[g] - 1) * phi + 1e-6
+    if clusters.size[g] == 1 or clusters.tabulated[g] == clusters.fingerprint[g]:
+        return _log_marginal(items, clusters, state, workspace, g)
+    best, phi, bit_gain = -np.inf, -np.inf, clusters.bit_gain[g]
+    for j in range(bit_gain.shape[0]):
+        best = max(best, bit_gain[j])
+    for k in range(items.max_log_share.shape[0]):
+        phi = max(phi, state.log_weight[k] + items.max_log_share[k])
+    return clusters.log_prob[g] + items.positions.shape[0] * best + (clusters.n_reports[g] - 1) * phi + 1e-6
 
 
 @njit_no_refcount
-def _unite(sets, g, h, both):
-    """Set `both` as what g and h are together, without a slot; `refresh` is left to do."""
-    sets.slot[both] = -1
-    sets.size[both] = sets.size[g] + sets.size[h]
-    sets.names[both] = sets.names[g] + sets.names[h]
-    sets.total[both] = sets.total[g] + sets.total[h]
-    sets.mark[both] = sets.mark[g] + sets.mark[h]
-    for j in range(sets.ones.shape[1]):
-        sets.ones[both, j] = sets.ones[g, j] + sets.ones[h, j]
+def _merge_counts(clusters, g, h, both):
+    """Set cluster `both` to the union of g and h, without a slot; the caller runs `refresh`."""
+    clusters.slot[both] = -1
+    clusters.size[both] = clusters.size[g] + clusters.size[h]
+    clusters.index_sum[both] = clusters.index_sum[g] + clusters.index_sum[h]
+    clusters.n_reports[both] = clusters.n_reports[g] + clusters.n_reports[h]
+    clusters.fingerprint[both] = clusters.fingerprint[g] + clusters.fingerprint[h]
+    for j in range(clusters.ones.shape[1]):
+        clusters.ones[both, j] = clusters.ones[g, j] + clusters.ones[h, j]
 
 
 @njit_no_refcount
-def split_or_merge(units, sets, place, workspace):
-    """Two units at random: what is one set is split between them, what are two is merged.
+def split_or_merge(items, clusters, state, workspace):
+    """Choose two items at random: split their cluster if it is one, merge their clusters if they are two.
 
-    The others are dealt one after the other, each by what the two sets say of it so far at no slot in particular; slots
-    are drawn from the laws of the sets that result, so that of the odds only the sums of these laws are left. Two sets
-    at random are hardly ever one: the coin is drawn first, and where bounds of the sums tell that it decides against
-    the move, nothing is dealt and no table made.
+    A split allocates the other items sequentially, each by its likelihood in the two new clusters with the slots summed
+    out (Dahl). Slots are then sampled from the clusters' posteriors, so that only the marginal likelihoods of clusters
+    remain in the acceptance ratio. Two random clusters rarely merge: the uniform number of the acceptance test is drawn
+    first, and where bounds of the marginals show that it rejects, no table is computed.
     """
-    n, order = units.count.shape[0], workspace.order
-    t = int(coin(place) * n)
-    u = int(coin(place) * (n - 1))
+    n, order = items.n_reports.shape[0], workspace.order
+    t = int(next_uniform(state) * n)
+    u = int(next_uniform(state) * (n - 1))
     u += u >= t
-    g, h = sets.set_of[t], sets.set_of[u]
-    left, right, both, want = n, n + 1, n + 2, np.log(coin(place))
-    there = _log_mass(units, sets, place, workspace, g)
+    g, h = clusters.cluster_of[t], clusters.cluster_of[u]
+    left, right, both, log_u = n, n + 1, n + 2, np.log(next_uniform(state))
+    current = _log_marginal(items, clusters, state, workspace, g)
     if g != h:
-        there += _log_mass(units, sets, place, workspace, h)
-        _unite(sets, g, h, both)
-        refresh(units, sets, both)
-        if want >= _at_most(units, sets, place, workspace, both) - there:
+        current += _log_marginal(items, clusters, state, workspace, h)
+        _merge_counts(clusters, g, h, both)
+        refresh(items, clusters, both)
+        if log_u >= _log_marginal_bound(items, clusters, state, workspace, both) - current:
             return
     for some in (left, right):
-        empty(sets, some)
-    add(units, sets, t, left, 1)
-    add(units, sets, u, right, 1)
-    refresh(units, sets, left)
-    refresh(units, sets, right)
+        empty(clusters, some)
+    add(items, clusters, t, left, 1)
+    add(items, clusters, u, right, 1)
+    refresh(items, clusters, left)
+    refresh(items, clusters, right)
     others = 0
     for v in range(n):
-        if (sets.set_of[v] == g or sets.set_of[v] == h) and v != t and v != u:
+        if (clusters.cluster_of[v] == g or clusters.cluster_of[v] == h) and v != t and v != u:
             order[others] = v
             others += 1
-    log_deal = 0.0
+    log_proposal = 0.0
     for i in range(others):
-        j = i + int(coin(place) * (others - i))
+        j = i + int(next_uniform(state) * (others - i))
         order[i], order[j] = order[j], order[i]
         v = order[i]
-        odds = log_join(units, sets, right, v) - log_join(units, sets, left, v)
-        chance = 1.0 / (1.0 + np.exp(odds))
-        to_left = coin(place) < chance if g == h else sets.set_of[v] == g
-        log_deal += -np.log1p(np.exp(odds)) if to_left else -np.log1p(np.exp(-odds))
+        odds = log_join(items, clusters, right, v) - log_join(items, clusters, left, v)
+        p_left = 1.0 / (1.0 + np.exp(odds))
+        to_left = next_uniform(state) < p_left if g == h else clusters.cluster_of[v] == g
+        log_proposal += -np.log1p(np.exp(odds)) if to_left else -np.log1p(np.exp(-odds))
         some = left if to_left else right
-        add(units, sets, v, some, 1)
-        refresh(units, sets, some)
-        workspace.side[v] = some
-    workspace.side[t], workspace.side[u] = left, right
+        add(items, clusters, v, some, 1)
+        refresh(items, clusters, some)
+        workspace.target[v] = some
+    workspace.target[t], workspace.target[u] = left, right
     if g == h:
-        most = _at_most(units, sets, place, workspace, left) + _at_most(units, sets, place, workspace, right)
-        if want >= most - there - log_deal:
+        bound = _log_marginal_bound(items, clusters, state, workspace, left) + _log_marginal_bound(
+            items, clusters, state, workspace, right
+        )
+        if log_u >= bound - current - log_proposal:
             return
-        odds = _log_mass(units, sets, place, workspace, left) + _log_mass(units, sets, place, workspace, right)
-        odds -= there + log_deal
+        odds = _log_marginal(items, clusters, state, workspace, left) + _log_marginal(
+            items, clusters, state, workspace, right
+        )
+        odds -= current + log_proposal
     else:
-        odds = _log_mass(units, sets, place, workspace, both) - there + log_deal
-    if want >= odds:
+        odds = _log_marginal(items, clusters, state, workspace, both) - current + log_proposal
+    if log_u >= odds:
         return
     if g == h:
-        a = drawn_slot(units, place, sets.total[left], table(units, sets, left), workspace.mix)
-        b = drawn_slot(units, place, sets.total[right], table(units, sets, right), workspace.mix)
-        if a == b or (sets.holder[a] >= 0 and sets.holder[a] != g) or (sets.holder[b] >= 0 and sets.holder[b] != g):
+        a = sample_slot(items, state, clusters.n_reports[left], table_row(items, clusters, left), workspace.mix)
+        b = sample_slot(items, state, clusters.n_reports[right], table_row(items, clusters, right), workspace.mix)
+        if (
+            a == b
+            or (clusters.cluster_at[a] >= 0 and clusters.cluster_at[a] != g)
+            or (clusters.cluster_at[b] >= 0 and clusters.cluster_at[b] != g)
+        ):
             return
         order[others], order[others + 1] = t, u
-        release(sets, g)
-        g, h = claim(sets, a), claim(sets, b)
+        release(clusters, g)
+        g, h = claim(clusters, a), claim(clusters, b)
         for i in range(others + 2):
             v = order[i]
-            to = g if workspace.side[v] == left else h
-            sets.set_of[v] = to
-            add(units, sets, v, to, 1)
-        refresh(units, sets, h)
+            to = g if workspace.target[v] == left else h
+            clusters.cluster_of[v] = to
+            add(items, clusters, v, to, 1)
+        refresh(items, clusters, h)
     else:
-        a = drawn_slot(units, place, sets.total[both], table(units, sets, both), workspace.mix)
-        if sets.holder[a] >= 0 and sets.holder[a] != g and sets.holder[a] != h:
+        a = sample_slot(items, state, clusters.n_reports[both], table_row(items, clusters, both), workspace.mix)
+        if clusters.cluster_at[a] >= 0 and clusters.cluster_at[a] != g and clusters.cluster_at[a] != h:
             return
-        release(sets, g)
-        release(sets, h)
-        g = claim(sets, a)
+        release(clusters, g)
+        release(clusters, h)
+        g = claim(clusters, a)
         order[others], order[others + 1] = t, u
         for i in range(others + 2):
-            sets.set_of[order[i]] = g
-            add(units, sets, order[i], g, 1)
-    refresh(units, sets, g)
+            clusters.cluster_of[order[i]] = g
+            add(items, clusters, order[i], g, 1)
+    refresh(items, clusters, g)

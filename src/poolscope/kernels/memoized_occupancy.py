@@ -1,23 +1,23 @@
-"""Groups of reports: sums over the objects that they can be, and products over groups at the nodes of a grid."""
+"""Kernels of the occupancy approximation and of exact sums over injective maps from groups of reports to objects."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-# A running product below this goes into the logarithm, so that the next factor finds room.
+# A running product below this is moved into the logarithm, before it underflows.
 _SMALL = 1e-100
 
-# Nodes that are summed at once: what they are multiplied by stays in the second cache for all groups.
+# Nodes per tile: its basis stays in the second-level cache for all groups.
 TILE = 64
 
 
 @njit(nogil=True, cache=True)
 def injective_sums(weights, out):
-    """For every set of groups, the sum over injective maps to the objects of the product of their weights.
+    """Compute, for every set of groups, the sum over injective maps to the objects of the product of their weights.
 
-    weights (groups, objects), out (2^groups,), indexed by the set's bits. Objects are taken in one by one, each for at
-    most one group; from the largest set down, so that an object is not used twice. Every term is non-negative.
+    weights (groups, objects), out (2^groups,), indexed by the set's bit mask. Objects are added one by one, each for at
+    most one group; from the largest set down, so that no object is used twice. All terms are non-negative.
     """
     groups, objects = weights.shape
     out[:] = 0.0
@@ -32,21 +32,21 @@ def injective_sums(weights, out):
 
 
 @njit(nogil=True, cache=True)
-def bin_moments(weights, order, first, off, single, out):
-    """out (groups, columns): the sums of weight, weight off and weight off^2 / 2 over the objects of each bin.
+def bin_moments(weights, order, first, gap, single, out):
+    """Compute out (groups, columns): the sums of weight, weight gap and weight gap^2 / 2 over the objects of each bin.
 
-    weights (groups, objects); order (objects,): the objects by bin; first (bins + 1,) where each bin begins in it; off
-    (objects,) how far the mean of the bin is above the object. Of a `single` bin the first is all.
+    weights (groups, objects); order (objects,): the objects by bin; first (bins + 1,): first entry of each bin; gap
+    (objects,): mean rate of the bin minus the rate of the object. A `single` bin has only the first sum.
     """
     for g in range(weights.shape[0]):
         row, column = weights[g], 0
         for b in range(single.shape[0]):
             none, once, twice = 0.0, 0.0, 0.0
             for i in range(first[b], first[b + 1]):
-                weight, gap = row[order[i]], off[i]
+                weight, x = row[order[i]], gap[i]
                 none += weight
-                once += weight * gap
-                twice += weight * gap * gap
+                once += weight * x
+                twice += weight * x * x
             out[g, column] = none
             column += 1
             if not single[b]:
@@ -57,7 +57,7 @@ def bin_moments(weights, order, first, off, single, out):
 
 @njit(inline="always")
 def _mass(moments, basis, low, high, at, count, out):
-    """out[:count]: the moments low to high by the basis, at so many nodes from `at` on."""
+    """Compute out[:count], the product of moments low to high with the basis, at `count` nodes from `at` on."""
     out[:] = 0.0
     for c in range(low, high - 3, 4):
         a, b, d, e = moments[c], moments[c + 1], moments[c + 2], moments[c + 3]
@@ -73,13 +73,20 @@ def _mass(moments, basis, low, high, at, count, out):
 
 @njit(nogil=True, cache=True)
 def group_factors(moments, basis, sections, kind, powers, workspace, out):
-    """What each group multiplies the likelihood by, if a pool is the preferred one: out (groups, k, nodes).
+    """Compute the likelihood factor of each group by preferred pool: out (groups, k, nodes).
 
-    The mass of a section at a node is the sum over its objects of their weight times e^(-rate node), the objects of a
-    bin taken together: with y = (mean - rate) node, e^y is taken for 1 + y + y^2 / 2. moments (groups, columns);
-    basis (2, columns, nodes) of preferred and other pools; sections (k + 2,) where the columns of each begin; powers
-    (3, kinds, nodes) are the weights of neutral, preferred and other pools to the power of a count, a group's being
-    that of kind[group]. room (4, TILE) is scratch. A tile of the basis stays in a cache for all groups.
+    The mass of a section at a node is the sum over its objects of their weight times e^(-rate node). The objects of a
+    bin are combined: with y = (mean - rate) node, e^y is approximated by 1 + y + y^2 / 2. A tile of the basis stays in
+    cache for all groups.
+
+    Parameters
+    ----------
+    moments : (groups, columns).
+    basis : (2, columns, nodes) of preferred and other pools.
+    sections : (k + 2,) first column of each section.
+    kind, powers : (groups,) and (3, kinds, nodes) kind[group] is the index of its count, and powers are the weights of
+        neutral, preferred and other pools to the power of that count.
+    workspace : (4, TILE) scratch.
     """
     groups, k, nodes = out.shape
     for at in range(0, nodes, TILE):
@@ -102,7 +109,7 @@ def group_factors(moments, basis, sections, kind, powers, workspace, out):
                 _mass(row, basis[0], sections[i + 1], sections[i + 2], at, count, own)
                 _mass(row, basis[1], sections[i + 1], sections[i + 2], at, count, other)
                 factor = out[g, i, at : at + count]
-                # a pool's own part, and of the others those before it; those after it are still to come
+                # the pool itself and the other pools before it; those after it are added later
                 for q in range(count):
                     factor[q] = base[q] + own[q] * p1[q] + others[q]
                 for q in range(count):
@@ -116,7 +123,9 @@ def group_factors(moments, basis, sections, kind, powers, workspace, out):
 
 @njit(nogil=True, cache=True)
 def log_product(factors, rows, workspace, out):
-    """Adds the logarithm of the product of some rows of factors (groups, nodes) to out (nodes,); room is as long."""
+    """Add the log of the product of some rows of factors (groups, nodes) to out (nodes,); workspace (nodes,) is
+    scratch.
+    """
     workspace[:] = 1.0
     for r in rows:
         row, small = factors[r], 0

@@ -1,289 +1,324 @@
-"""Sets of reports that come from one kept answer: what a set says of every slot, and what one more report would change.
+"""Clusters of reports that come from one memoized response: their likelihood at every slot, kept up to date.
 
-A permanent response is a vector of independent bits, and each report has noise of its own on each. A set of reports
-says of slot s `level` + the sum of `part` at the positions of s; one more report changes that by `base` + the sum of
-`gain` at its features.
+A permanent response is a vector of independent bits, and every report adds noise of its own to each bit. The log
+likelihood of a cluster at slot s is `log_prob` plus the sum of `bit_gain` over the bits that s sets. One more report
+changes it by `base` plus the sum of `join_bit` over the report's ones.
 
-What sets of reports say of all slots at once: laws, and tables to draw a slot from.
+Tables hold the distribution of a cluster over all slots, from which a slot is sampled.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poolscope.kernels.compilation import njit_no_refcount
 
-#: What stands for the logarithm of nothing in sums and differences.
-NEVER = -1.0e4
+#: The logarithm of zero, as a finite number: it takes part in sums and differences.
+LOG_ZERO = -1.0e4
 
-#: A user's reports, each a unit, and what they say by themselves.
-#:
-#: joins: whether units can share a slot; width: positions there are; count (units,) reports of each, one;
-#: mark (units,) random words, whose sum tells sets apart;
-#: features (units, most) and features_of (units,): the positions where a report has a one;
-#: positions (any, slots) where each slot differs from others, that of padding being the last;
-#: plain (n + 1, n + 1, 4) of o ones of c reports at a position that is not the slot's: log Pr, what one more zero
-#: changes in it, how much more it is where the slot has the position, and what a one more is over a zero more; marked
-#: (n + 1, n + 1, 2) where it has: what one more zero changes, and a one more over that;
-#: class_of (slots,), first (classes + 1,): slots stand together by class; log_share (slots,) of a slot in its class;
-#: power (reports + 1, slots) the share over the largest of its class, to a power, as far as `powered` says;
-#: table (units,) the own table of each, tables there are of units, after which those of a chain's sets come: cumulative
-#: (rows, slots) of a law within each class, log_total (rows, classes); chain (1,) the key of the chain whose those are.
-Units = namedtuple(
-    "Units",
-    "joins count mark features features_of positions plain marked class_of first log_share "
-    "top_share power powered table tables cumulative log_total chain width",
-)
 
-#: Sets of units in one chain. For each set: slot, size (units), names (their sum: of one unit, its own), total
-#: (reports), ones (sets, positions), level, part (sets, positions + 1), base, gain (positions,
-#: sets), flat (the base of a set without a slot), mark (the sum of its units') and made: the mark of the set that its
-#: table was made for. set_of (units,);
-#: holder (slots,): which set has the slot, or -1; spare (units + 1,): sets that are free, their number last. There are
-#: three sets more than units, to work with. top (1,): sets from there on are free; factor (positions + 1,) is scratch.
-Sets = namedtuple(
-    "Sets", "slot size names total ones level part base gain flat mark made set_of holder spare top factor"
-)
+class Items(NamedTuple):
+    """The reports of one user, each an item to cluster, and the slots as an adversary weights them.
+
+    n is the number of items, m the number of bits, and o counts the ones among c reports at one bit.
+    """
+
+    can_share: bool  # whether two items may have one slot
+    width: int  # m
+    n_reports: NDArray[np.int64]  # (n,) reports of each item: one
+    fingerprint: NDArray[np.uint64]  # (n,) random words; their sum over a cluster identifies it
+    set_bits: NDArray[np.int64]  # (n, largest n_set_bits) bits at which a report has a one
+    n_set_bits: NDArray[np.int64]  # (n,)
+    positions: NDArray[np.int64]  # (hashes, slots) bits that a slot sets; m is padding
+    #: (n + 1, n + 1, 4), index [c, o], where the slot does not set the bit: log Pr[o ones]; its change with one more
+    #: zero; log ratio of set to unset; difference between one more one and one more zero
+    unset_terms: NDArray[np.float64]
+    set_terms: NDArray[np.float64]  # (n + 1, n + 1, 2) where the slot sets the bit: the same second and fourth term
+    class_of: NDArray[np.int64]  # (slots,) class of each slot; slots are ordered by class
+    first: NDArray[np.int64]  # (classes + 1,) first slot of each class
+    log_share: NDArray[np.float64]  # (slots,) log share of a slot within its class
+    max_log_share: NDArray[np.float64]  # (classes,)
+    power: NDArray[np.float64]  # (n + 1, slots) cache: (share / largest share of the class)^c
+    power_ready: NDArray[np.bool_]  # (n + 1,) which rows of `power` are computed
+    table: NDArray[np.int64]  # (n,) row of each item's own table
+    n_tables: int  # rows that belong to items; those of a chain's clusters follow
+    cumulative: NDArray[np.float64]  # (rows, slots) cumulative distribution over the slots of each class
+    log_total: NDArray[np.float64]  # (rows, classes) log of the normalizing constants
+    chain: NDArray[np.uint64]  # (1,) key of the chain that the clusters' tables belong to
+
+
+class ReportClusters(NamedTuple):
+    """The clusters of one chain: reports that come from one memoized response, and the slot of that response.
+
+    There are three clusters more than items: scratch for splits and merges.
+    """
+
+    slot: NDArray[np.int64]  # (clusters,) or -1
+    size: NDArray[np.int64]  # (clusters,) items
+    index_sum: NDArray[np.int64]  # (clusters,) sum of the items' indices: of a single item, its index
+    n_reports: NDArray[np.int64]  # (clusters,)
+    ones: NDArray[np.int64]  # (clusters, m) ones at each bit
+    log_prob: NDArray[np.float64]  # (clusters,) log Pr[reports] at a slot that sets no bit
+    bit_gain: NDArray[np.float64]  # (clusters, m + 1) what each set bit of the slot adds to it; 0 for padding
+    base: NDArray[np.float64]  # (clusters,) change of the log likelihood with one more report of zeros
+    join_bit: NDArray[np.float64]  # (m, clusters) what each one of that report adds to the change
+    join_unset: NDArray[np.float64]  # (clusters,) `base` at a slot that sets no bit
+    fingerprint: NDArray[np.uint64]  # (clusters,) sum over the items
+    tabulated: NDArray[np.uint64]  # (clusters,) fingerprint for which the table was computed
+    cluster_of: NDArray[np.int64]  # (n,)
+    cluster_at: NDArray[np.int64]  # (slots,) or -1
+    free_list: NDArray[np.int64]  # (n + 1,) unused clusters; the last entry is how many there are
+    end: NDArray[np.int64]  # (1,) all clusters from here on are unused
+    bit_factor: NDArray[np.float64]  # (m + 1,) scratch
 
 
 @njit_no_refcount
-def refresh(units, sets, g):
-    """What set g says and would say, after its reports or its slot have changed; slot -1 is one without positions."""
-    ones, part, gain, plain = sets.ones, sets.part, sets.gain, units.plain
-    c, last = sets.total[g], ones.shape[1]
-    level, base = 0.0, 0.0
+def refresh(items, clusters, g):
+    """Recompute the likelihood terms of cluster g after its reports or slot have changed; slot -1 sets no bit."""
+    ones, bit_gain, join_bit, unset_terms = clusters.ones, clusters.bit_gain, clusters.join_bit, items.unset_terms
+    c, last = clusters.n_reports[g], ones.shape[1]
+    log_prob, base = 0.0, 0.0
     for j in range(last):
         o = ones[g, j]
-        level += plain[c, o, 0]
-        base += plain[c, o, 1]
-        part[g, j] = plain[c, o, 2]
-        gain[j, g] = plain[c, o, 3]
-    part[g, last] = 0.0
-    sets.level[g] = level
-    sets.flat[g] = base
-    _mark_bits(units, sets, g)
+        log_prob += unset_terms[c, o, 0]
+        base += unset_terms[c, o, 1]
+        bit_gain[g, j] = unset_terms[c, o, 2]
+        join_bit[j, g] = unset_terms[c, o, 3]
+    bit_gain[g, last] = 0.0
+    clusters.log_prob[g] = log_prob
+    clusters.join_unset[g] = base
+    _update_join(items, clusters, g)
 
 
 @njit_no_refcount
-def _mark_bits(units, sets, g):
-    """What one more report would change, at the positions of the slot."""
-    c, s, last, base = sets.total[g], sets.slot[g], sets.ones.shape[1], sets.flat[g]
-    for h in range(units.positions.shape[0] if s >= 0 else 0):
-        j = units.positions[h, s]
+def _update_join(items, clusters, g):
+    """Correct the terms of one more report at the bits that the slot sets."""
+    c, s, last, base = clusters.n_reports[g], clusters.slot[g], clusters.ones.shape[1], clusters.join_unset[g]
+    for h in range(items.positions.shape[0] if s >= 0 else 0):
+        j = items.positions[h, s]
         if j < last:
-            o = sets.ones[g, j]
-            base += units.marked[c, o, 0] - units.plain[c, o, 1]
-            sets.gain[j, g] = units.marked[c, o, 1]
-    sets.base[g] = base
+            o = clusters.ones[g, j]
+            base += items.set_terms[c, o, 0] - items.unset_terms[c, o, 1]
+            clusters.join_bit[j, g] = items.set_terms[c, o, 1]
+    clusters.base[g] = base
 
 
 @njit_no_refcount
-def move(units, sets, g, s):
-    """Set g, whose reports stay as they are, to slot s; `holder` is left to do."""
-    before = sets.slot[g]
-    sets.slot[g] = s
-    for h in range(units.positions.shape[0]):
-        j = units.positions[h, before]
-        if j < sets.ones.shape[1]:
-            sets.gain[j, g] = units.plain[sets.total[g], sets.ones[g, j], 3]
-    _mark_bits(units, sets, g)
+def move(items, clusters, g, s):
+    """Move cluster g, with its reports, to slot s; the caller updates `cluster_at`."""
+    before = clusters.slot[g]
+    clusters.slot[g] = s
+    for h in range(items.positions.shape[0]):
+        j = items.positions[h, before]
+        if j < clusters.ones.shape[1]:
+            clusters.join_bit[j, g] = items.unset_terms[clusters.n_reports[g], clusters.ones[g, j], 3]
+    _update_join(items, clusters, g)
 
 
 @njit_no_refcount
-def log_response_prob(units, sets, g, s):
-    """Log Pr[the reports of set g | slot s]."""
-    total = sets.level[g]
-    for h in range(units.positions.shape[0]):
-        total += sets.part[g, units.positions[h, s]]
+def log_response_prob(items, clusters, g, s):
+    """Return log Pr[the reports of cluster g | slot s]."""
+    total = clusters.log_prob[g]
+    for h in range(items.positions.shape[0]):
+        total += clusters.bit_gain[g, items.positions[h, s]]
     return total
 
 
 @njit_no_refcount
-def log_join(units, sets, g, u):
-    """What unit u, which is one report, would change in the logarithm of set g's law."""
-    total = sets.base[g]
-    for i in range(units.features_of[u]):
-        total += sets.gain[units.features[u, i], g]
+def log_join(items, clusters, g, u):
+    """Return the change of the log likelihood of cluster g if item u, a single report, joined it."""
+    total = clusters.base[g]
+    for i in range(items.n_set_bits[u]):
+        total += clusters.join_bit[items.set_bits[u, i], g]
     return total
 
 
 @njit_no_refcount
-def log_stay(units, sets, u):
-    """What unit u, one report, adds to the logarithm of the law of its set, which has others too.
+def log_leave(items, clusters, u):
+    """Return what item u, a single report, contributes to the log likelihood of its cluster, which has other items.
 
-    The set stays as it is: mostly the report does, and all that the set says would be made again for it.
+    The cluster is left as it is: most proposals keep the report, and recomputing all terms would cost more.
     """
-    g = sets.set_of[u]
-    features, ones, count = units.features, sets.ones, units.features_of[u]
+    g = clusters.cluster_of[u]
+    set_bits, ones, count = items.set_bits, clusters.ones, items.n_set_bits[u]
     for i in range(count):
-        ones[g, features[u, i]] -= 1
-    rest = _log_rest(units, sets, g)
+        ones[g, set_bits[u, i]] -= 1
+    rest = _log_prob_without_one(items, clusters, g)
     for i in range(count):
-        ones[g, features[u, i]] += 1
-    return log_response_prob(units, sets, g, sets.slot[g]) - rest
+        ones[g, set_bits[u, i]] += 1
+    return log_response_prob(items, clusters, g, clusters.slot[g]) - rest
 
 
 @njit_no_refcount
-def _log_rest(units, sets, g):
-    """Log Pr[the reports of set g | its slot], one report fewer being counted in `ones` but not yet in `total`."""
-    ones, plain, s, c, total = sets.ones, units.plain, sets.slot[g], sets.total[g] - 1, 0.0
+def _log_prob_without_one(items, clusters, g):
+    """Return log Pr[reports of cluster g | its slot] without one report.
+
+    `ones` already lacks that report, and `n_reports` still counts it.
+    """
+    ones, unset_terms, s, c, total = clusters.ones, items.unset_terms, clusters.slot[g], clusters.n_reports[g] - 1, 0.0
     last = ones.shape[1]
     for j in range(last):
-        total += plain[c, ones[g, j], 0]
-    for h in range(units.positions.shape[0]):
-        j = units.positions[h, s]
+        total += unset_terms[c, ones[g, j], 0]
+    for h in range(items.positions.shape[0]):
+        j = items.positions[h, s]
         if j < last:
-            total += plain[c, ones[g, j], 2]
+            total += unset_terms[c, ones[g, j], 2]
     return total
 
 
 @njit_no_refcount
-def log_joins(units, sets, u, out):
-    """`log_join` of unit u with the first sets, added to out (some,).
+def add_log_joins(items, clusters, u, out):
+    """Add `log_join` of item u with each of the first clusters to out (clusters,).
 
-    Feature by feature for all sets, which lie side by side: so it goes through vector registers.
+    The loop runs bit by bit over clusters that are contiguous in memory, so that it vectorizes.
     """
     n = out.shape[0]
-    features, base, gain, count = units.features, sets.base, sets.gain, units.features_of[u]
+    set_bits, base, join_bit, count = items.set_bits, clusters.base, clusters.join_bit, items.n_set_bits[u]
     for g in range(n):
         out[g] += base[g]
     for i in range(0, count - 3, 4):
-        one, two, three, four = features[u, i], features[u, i + 1], features[u, i + 2], features[u, i + 3]
+        one, two, three, four = set_bits[u, i], set_bits[u, i + 1], set_bits[u, i + 2], set_bits[u, i + 3]
         for g in range(n):
-            out[g] += (gain[one, g] + gain[two, g]) + (gain[three, g] + gain[four, g])
+            out[g] += (join_bit[one, g] + join_bit[two, g]) + (join_bit[three, g] + join_bit[four, g])
     for i in range(count - count % 4, count):
-        one = features[u, i]
+        one = set_bits[u, i]
         for g in range(n):
-            out[g] += gain[one, g]
+            out[g] += join_bit[one, g]
 
 
 @njit_no_refcount
-def empty(sets, g):
-    """Set g without reports and slot."""
-    sets.slot[g] = -1
-    sets.size[g] = 0
-    sets.names[g] = 0
-    sets.total[g] = 0
-    sets.mark[g] = 0
-    sets.ones[g, :] = 0
+def empty(clusters, g):
+    """Clear cluster g: no reports and no slot."""
+    clusters.slot[g] = -1
+    clusters.size[g] = 0
+    clusters.index_sum[g] = 0
+    clusters.n_reports[g] = 0
+    clusters.fingerprint[g] = 0
+    clusters.ones[g, :] = 0
 
 
 @njit_no_refcount
-def add(units, sets, u, g, sign):
-    """Unit u to set g, or from it; `refresh` is left to do."""
-    sets.size[g] += sign
-    sets.names[g] += sign * u
-    sets.total[g] += sign * units.count[u]
-    sets.mark[g] += units.mark[u] if sign > 0 else -units.mark[u]
-    for i in range(units.features_of[u]):
-        sets.ones[g, units.features[u, i]] += sign
+def add(items, clusters, u, g, sign):
+    """Add item u to cluster g (sign 1) or remove it (sign -1); the caller runs `refresh`."""
+    clusters.size[g] += sign
+    clusters.index_sum[g] += sign * u
+    clusters.n_reports[g] += sign * items.n_reports[u]
+    clusters.fingerprint[g] += items.fingerprint[u] if sign > 0 else -items.fingerprint[u]
+    for i in range(items.n_set_bits[u]):
+        clusters.ones[g, items.set_bits[u, i]] += sign
 
 
 @njit_no_refcount
-def take(units, sets, u):
-    """Unit u out of its set, which is freed if nothing is left of it."""
-    g = sets.set_of[u]
-    sets.set_of[u] = -1
-    add(units, sets, u, g, -1)
-    if sets.size[g] == 0:
-        release(sets, g)
+def take(items, clusters, u):
+    """Remove item u from its cluster, and free the cluster if it is then empty."""
+    g = clusters.cluster_of[u]
+    clusters.cluster_of[u] = -1
+    add(items, clusters, u, g, -1)
+    if clusters.size[g] == 0:
+        release(clusters, g)
     else:
-        refresh(units, sets, g)
+        refresh(items, clusters, g)
 
 
 @njit_no_refcount
-def put(units, sets, u, g):
-    """Unit u into set g."""
-    sets.set_of[u] = g
-    add(units, sets, u, g, 1)
-    refresh(units, sets, g)
+def put(items, clusters, u, g):
+    """Put item u into cluster g."""
+    clusters.cluster_of[u] = g
+    add(items, clusters, u, g, 1)
+    refresh(items, clusters, g)
 
 
 @njit_no_refcount
-def release(sets, g):
-    """The slot and the number of set g are free."""
-    sets.holder[sets.slot[g]] = -1
-    empty(sets, g)
-    free = sets.spare[-1]
-    sets.spare[free] = g
-    sets.spare[-1] = free + 1
-    while sets.top[0] > 0 and sets.size[sets.top[0] - 1] == 0:
-        sets.top[0] -= 1
+def release(clusters, g):
+    """Free the slot and the index of cluster g."""
+    clusters.cluster_at[clusters.slot[g]] = -1
+    empty(clusters, g)
+    free = clusters.free_list[-1]
+    clusters.free_list[free] = g
+    clusters.free_list[-1] = free + 1
+    while clusters.end[0] > 0 and clusters.size[clusters.end[0] - 1] == 0:
+        clusters.end[0] -= 1
 
 
 @njit_no_refcount
-def claim(sets, s):
-    """A free number for a set at slot s, without reports."""
-    free = sets.spare[-1] - 1
-    g = sets.spare[free]
-    sets.spare[-1] = free
-    sets.top[0] = max(sets.top[0], g + 1)
-    sets.slot[g] = s
-    sets.holder[s] = g
+def claim(clusters, s):
+    """Return the index of a new, empty cluster at slot s."""
+    free = clusters.free_list[-1] - 1
+    g = clusters.free_list[free]
+    clusters.free_list[-1] = free
+    clusters.end[0] = max(clusters.end[0], g + 1)
+    clusters.slot[g] = s
+    clusters.cluster_at[s] = g
     return g
 
 
-#: Where what a set says of its slots spreads by less, as a logarithm, products of factors stay far from the ends of
-#: what a number can be.
-NARROW = 400.0
+#: Largest spread of log factors at which their products neither overflow nor underflow.
+MAX_LOG_SPREAD = 400.0
 
 
 @njit_no_refcount
-def _raise(units, c):
-    """Shares to the power of c, `units.power[c]`: made when they are first asked for, and kept."""
-    power = units.power
-    if not units.powered[c]:
+def _cache_power(items, c):
+    """Compute `items.power[c]`, the shares to the power c, at first use."""
+    power = items.power
+    if not items.power_ready[c]:
         for s in range(power.shape[1]):
-            power[c, s] = np.exp(c * (units.log_share[s] - units.top_share[units.class_of[s]]))
-        units.powered[c] = True
+            power[c, s] = np.exp(c * (items.log_share[s] - items.max_log_share[items.class_of[s]]))
+        items.power_ready[c] = True
 
 
 @njit_no_refcount
-def weigh_slots(units, sets, g, out, log_scale):
-    """The law of set g times the shares of its reports: out (slots,), of each class over e^log_scale (classes,).
+def slot_weights(items, clusters, g, out, log_scale):
+    """Compute the posterior weights of all slots for cluster g: out (slots,), over e^log_scale (classes,).
 
-    What a set says of a slot is a product of factors, one for each position of the slot; there are far fewer positions
-    than slots, so that next to no exponential is left to take. Where factors spread so much that a product may not be
-    a number, logarithms are summed instead.
+    The likelihood of a slot is a product with one factor for each bit that it sets. Bits are far fewer than slots, so
+    hardly any exponential is computed. Where the factors spread so widely that products could overflow or underflow,
+    logarithms are summed instead.
     """
-    c, hashes, part, factor = sets.total[g], units.positions.shape[0], sets.part[g], sets.factor
+    c, hashes, bit_gain, factor = (
+        clusters.n_reports[g],
+        items.positions.shape[0],
+        clusters.bit_gain[g],
+        clusters.bit_factor,
+    )
     low, high = np.inf, -np.inf
-    for j in range(part.shape[0]):
-        low, high = min(low, part[j]), max(high, part[j])
-    if hashes * (high - low) > NARROW:
-        _weigh_logs(units, sets, g, out, log_scale)
+    for j in range(bit_gain.shape[0]):
+        low, high = min(low, bit_gain[j]), max(high, bit_gain[j])
+    if hashes * (high - low) > MAX_LOG_SPREAD:
+        _slot_weights_by_logs(items, clusters, g, out, log_scale)
         return
-    for j in range(part.shape[0]):
-        factor[j] = np.exp(part[j] - high)
-    _raise(units, c)
-    power, one = units.power[c], units.positions[0]
+    for j in range(bit_gain.shape[0]):
+        factor[j] = np.exp(bit_gain[j] - high)
+    _cache_power(items, c)
+    power, one = items.power[c], items.positions[0]
     if hashes == 2:
-        two = units.positions[1]
+        two = items.positions[1]
         for s in range(out.shape[0]):
             out[s] = power[s] * (factor[one[s]] * factor[two[s]])
     else:
         for s in range(out.shape[0]):
             out[s] = power[s] * factor[one[s]]
         for h in range(1, hashes):
-            more = units.positions[h]
+            more = items.positions[h]
             for s in range(out.shape[0]):
                 out[s] *= factor[more[s]]
     for k in range(log_scale.shape[0]):
-        log_scale[k] = sets.level[g] + hashes * high + c * units.top_share[k]
+        log_scale[k] = clusters.log_prob[g] + hashes * high + c * items.max_log_share[k]
 
 
 @njit_no_refcount
-def _weigh_logs(units, sets, g, out, log_scale):
-    c, hashes = np.float64(sets.total[g]), units.positions.shape[0]
+def _slot_weights_by_logs(items, clusters, g, out, log_scale):
+    """Compute `slot_weights` from sums of logarithms."""
+    c, hashes = np.float64(clusters.n_reports[g]), items.positions.shape[0]
     for k in range(log_scale.shape[0]):
-        low, high, top = units.first[k], units.first[k + 1], -np.inf
+        low, high, top = items.first[k], items.first[k + 1], -np.inf
         for s in range(low, high):
-            value = sets.level[g]
+            value = clusters.log_prob[g]
             for h in range(hashes):
-                value += sets.part[g, units.positions[h, s]]
-            value += c * units.log_share[s]
+                value += clusters.bit_gain[g, items.positions[h, s]]
+            value += c * items.log_share[s]
             out[s] = value
             top = max(top, value)
         for s in range(low, high):
@@ -292,31 +327,33 @@ def _weigh_logs(units, sets, g, out, log_scale):
 
 
 @njit_no_refcount
-def weigh_sets(units, sets, which, log_scale, out):
-    """out (some, slots): the law of some sets times the shares of their reports, of each over its largest class;
-    log_scale (classes,) is scratch.
+def cluster_weights(items, clusters, which, log_scale, out):
+    """Compute the posterior weights of all slots for some clusters: out (which, slots).
+
+    Each row is scaled by its largest class; log_scale (classes,) is scratch.
     """
     for i in range(which.shape[0]):
-        weigh_slots(units, sets, which[i], out[i], log_scale)
+        slot_weights(items, clusters, which[i], out[i], log_scale)
         top = -np.inf
         for k in range(log_scale.shape[0]):
             top = max(top, log_scale[k])
         for k in range(log_scale.shape[0]):
             scale = np.exp(log_scale[k] - top)
-            for s in range(units.first[k], units.first[k + 1]):
+            for s in range(items.first[k], items.first[k + 1]):
                 out[i, s] *= scale
 
 
 @njit_no_refcount
-def tabulate(units, sets, g, row):
-    """The law of set g, its popularity included, to a row of the tables: cumulated within each class to one, and the
-    logarithm of its total in each class.
+def tabulate(items, clusters, g, row):
+    """Write the posterior of cluster g over the slots to a row of the tables.
+
+    Within each class the row is a cumulative distribution; `log_total` holds the normalizing constant of the class.
     """
-    cumulative, log_total = units.cumulative[row], units.log_total[row]
-    weigh_slots(units, sets, g, cumulative, log_total)
+    cumulative, log_total = items.cumulative[row], items.log_total[row]
+    slot_weights(items, clusters, g, cumulative, log_total)
     for k in range(log_total.shape[0]):
-        low, high, total = units.first[k], units.first[k + 1], 0.0
-        # four at a time, as each sum waits for the one before it
+        low, high, total = items.first[k], items.first[k + 1], 0.0
+        # four at a time: each sum depends on the one before it
         for s in range(low, high - 3, 4):
             one = cumulative[s]
             two = one + cumulative[s + 1]
@@ -332,27 +369,27 @@ def tabulate(units, sets, g, row):
             scale = 1.0 / total
             for s in range(low, high):
                 cumulative[s] *= scale
-        log_total[k] += np.log(total) if total > 0.0 else NEVER
+        log_total[k] += np.log(total) if total > 0.0 else LOG_ZERO
 
 
 @njit_no_refcount
-def tabulate_units(units, sets):
-    """The tables of all units, each by itself; `sets` is scratch."""
-    g = units.count.shape[0]
-    for u in range(units.count.shape[0]):
-        empty(sets, g)
-        add(units, sets, u, g, 1)
-        refresh(units, sets, g)
-        tabulate(units, sets, g, units.table[u])
+def tabulate_items(items, clusters):
+    """Compute the tables of all items, each by itself; `clusters` is scratch."""
+    g = items.n_reports.shape[0]
+    for u in range(items.n_reports.shape[0]):
+        empty(clusters, g)
+        add(items, clusters, u, g, 1)
+        refresh(items, clusters, g)
+        tabulate(items, clusters, g, items.table[u])
 
 
 @njit_no_refcount
-def table(units, sets, g):
-    """The row of set g: of one unit its own, of more the one that was made when its units came together."""
-    if sets.size[g] == 1:
-        return units.table[sets.names[g]]
-    row = units.tables + g
-    if sets.made[g] != sets.mark[g]:
-        tabulate(units, sets, g, row)
-        sets.made[g] = sets.mark[g]
+def table_row(items, clusters, g):
+    """Return the table row of cluster g: a single item's own, else the cluster's, computed at first use."""
+    if clusters.size[g] == 1:
+        return items.table[clusters.index_sum[g]]
+    row = items.n_tables + g
+    if clusters.tabulated[g] != clusters.fingerprint[g]:
+        tabulate(items, clusters, g, row)
+        clusters.tabulated[g] = clusters.fingerprint[g]
     return row

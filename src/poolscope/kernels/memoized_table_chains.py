@@ -1,62 +1,91 @@
-"""Chains over tables of permanent responses: a Gibbs sampler at several temperatures, which exchange their tables.
+"""Chains over tables of permanent responses: parallel tempering of a Gibbs sampler.
 
-Given the behavior, a table weighs the product over slots of Pr[response | slot], times the product over responses of
-(rate of the response)^power. At the coldest level the power is the number of reports. A hotter level has fewer, but one
-at least: a response that was reported without noise must be some slot's, at any temperature.
+Given the behavior, a table has the weight prod_s Pr[response | s] * prod_y rate(y)^power(y), over slots s and reported
+responses y. At inverse temperature one the power is the number of reports of y. A hotter level has a smaller power, but
+at least one: a response that was reported without noise belongs to some slot at any temperature.
 
-A step redraws the responses of two slots at once from their joint law, so that two slots can change places. Of the
-behavior, relevant interest is drawn given the rest, and then polarization and preferred pool together; the posterior of
-the pools in that last step is what is averaged.
+A step redraws the responses of two slots from their joint distribution, so that two slots can swap. Then relevant
+interest is drawn given the rest, and polarization and preferred pool jointly. The posterior of the pools in this last
+step is averaged.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from poolscope.kernels.compilation import unchecked
 from poolscope.kernels.elementary import exp_all, log_all
 from poolscope.kernels.random import uniform
 
-#: What is sampled. mass (slots, k + 1), log_law (slots, responses + 1) with "any other" last, counts (responses,),
-#: base (responses, k + 1) mass that is always there, fixed (responses,) whether there is any; rate (2,) what a report
-#: has without a slot and for each unit of weight; interest (3, nodes) gamma, 1 - gamma, log weight; polarization
-#: (3, nodes) delta, (1 - delta)/(k - 1), log weight; log_prior (k,); cumulative (slots,) how often slots are redrawn;
-#: levels (levels,) the inverse temperatures, one first.
-Problem = namedtuple(
-    "Problem", "mass log_response_prob counts base fixed rate interest polarization log_prior cumulative levels"
-)
 
-#: One chain, a row for each level. table (levels, slots); behavior (levels, 3): preferred pool and nodes; share
-#: (levels, responses, k + 1) the mass of the slots of a response, holders (levels, responses) how many they are;
-#: phi (levels, slots) and weight (levels, responses) at that behavior; power (levels, responses); score (levels,).
-Chain = namedtuple("Chain", "table behavior share holders phi weight power score")
+class TableProblem(NamedTuple):
+    """The posterior over tables and behavior that the chains sample."""
 
-#: Scratch: x and y with the same arrays as integers, line (nodes of a line), section (k + 1), posterior (k,).
-Scratch = namedtuple("Scratch", "x x_words y y_words line section posterior")
+    mass: NDArray[np.float64]  # (slots, k + 1) popularity of a slot within each section
+    log_response_prob: NDArray[np.float64]  # (slots, responses + 1), "any other response" last
+    counts: NDArray[np.float64]  # (responses,) reports of each
+    base: NDArray[np.float64]  # (responses, k + 1) mass of slots that can have no other response
+    fixed: NDArray[np.bool_]  # (responses,) whether there is any such slot
+    rate: NDArray[np.float64]  # (2,) a report has probability rate[0] + rate[1] * weight of its response
+    interest: NDArray[np.float64]  # (3, nodes) gamma, 1 - gamma, log weight
+    polarization: NDArray[np.float64]  # (3, nodes) delta, (1 - delta)/(k - 1), log weight
+    log_prior: NDArray[np.float64]  # (k,)
+    cumulative: NDArray[np.float64]  # (slots,) cumulative frequencies at which slots are redrawn
+    levels: NDArray[np.float64]  # (levels,) inverse temperatures; the first is one
 
-#: What stands for a rate of zero where its logarithm must be finite; a smaller chance is none.
-_NOTHING = 1e-300
+
+class TemperedChain(NamedTuple):
+    """One chain with a row for each temperature level."""
+
+    table: NDArray[np.int64]  # (levels, slots) response of each slot
+    behavior: NDArray[np.int64]  # (levels, 3) preferred pool, nodes of interest and of polarization
+    share: NDArray[np.float64]  # (levels, responses, k + 1) mass of the slots that have a response
+    holders: NDArray[np.int64]  # (levels, responses) number of these slots
+    phi: NDArray[np.float64]  # (levels, slots) weight of each slot at that behavior
+    weight: NDArray[np.float64]  # (levels, responses) weight of each response at that behavior
+    power: NDArray[np.float64]  # (levels, responses) exponent of each response
+    score: NDArray[np.float64]  # (levels,) derivative of the log density by the inverse temperature
+
+
+class TableWorkspace(NamedTuple):
+    """Scratch arrays; x_words and y_words are x and y viewed as integers."""
+
+    x: NDArray[np.float64]
+    x_words: NDArray[np.int64]
+    y: NDArray[np.float64]
+    y_words: NDArray[np.int64]
+    line: NDArray[np.float64]  # (nodes,)
+    section: NDArray[np.float64]  # (k + 1,)
+    posterior: NDArray[np.float64]  # (k,)
+
+
+#: Smallest rate whose logarithm is taken; probabilities at or below it are zero.
+_TINY_RATE = 1e-300
 
 
 @njit(inline="always")
-def _drawn(chances, start, count, want):
-    """The index, from start on, at which the sum of chances exceeds `want`; the last possible one if none does."""
+def _sample(weights, start, count, want):
+    """Return the index, counted from start, at which the cumulative weight exceeds `want`.
+
+    Rounding may leave none: then it is the last index with weight.
+    """
     last = count - 1
     for i in range(count):
-        if chances[start + i] > _NOTHING:
+        if weights[start + i] > _TINY_RATE:
             last = i
-            if want < chances[start + i]:
+            if want < weights[start + i]:
                 return i
-            want -= chances[start + i]
+            want -= weights[start + i]
     return last
 
 
 @unchecked
-def refresh(problem, chain, t, scratch):
-    """What follows from the table and the behavior of level t."""
+def refresh(problem, chain, t, workspace):
+    """Recompute what follows from the table and the behavior of level t."""
     mass, share, holders, table = problem.mass, chain.share[t], chain.holders[t], chain.table[t]
     responses, sections = share.shape
     for y in range(responses):
@@ -69,13 +98,13 @@ def refresh(problem, chain, t, scratch):
             holders[y] += 1
             for j in range(sections):
                 share[y, j] += mass[s, j]
-    _weigh(problem, chain, t, scratch)
+    _update_weights(problem, chain, t, workspace)
 
 
 @unchecked
-def _weigh(problem, chain, t, scratch):
-    """Weights of slots and responses at the behavior of level t."""
-    mass, share, section = problem.mass, chain.share[t], scratch.section
+def _update_weights(problem, chain, t, workspace):
+    """Compute the weights of slots and responses at the behavior of level t."""
+    mass, share, section = problem.mass, chain.share[t], workspace.section
     iota, gamma, delta = chain.behavior[t, 0], chain.behavior[t, 1], chain.behavior[t, 2]
     section[0] = problem.interest[1, gamma]
     for j in range(1, section.shape[0]):
@@ -94,7 +123,7 @@ def _weigh(problem, chain, t, scratch):
 
 @njit(inline="always")
 def _put(chain, t, s, y):
-    """The response of slot s, which has none."""
+    """Assign response y to slot s, which has none."""
     chain.table[t, s] = y
     if y < chain.weight.shape[1]:
         chain.holders[t, y] += 1
@@ -103,7 +132,7 @@ def _put(chain, t, s, y):
 
 @njit(inline="always")
 def _take(chain, t, s):
-    """The slot without its response; one that nobody has left weighs nothing, whatever rounding says."""
+    """Remove the response of slot s; a response without slots has weight zero, whatever rounding left."""
     y = chain.table[t, s]
     if y < chain.weight.shape[1]:
         chain.holders[t, y] -= 1
@@ -111,47 +140,47 @@ def _take(chain, t, s):
 
 
 @unchecked
-def redraw(problem, chain, t, s, r, scratch, one, two):
-    """Responses of slots s and r from their joint law given all others; one and two are uniform numbers.
+def redraw(problem, chain, t, s, r, workspace, one, two):
+    """Redraw the responses of slots s and r jointly, given all others, by the uniform numbers one and two.
 
-    Beside the sum over both there is a term for each response that both may have: the law of two is no product there.
+    The joint distribution is a product but for the responses that both slots may have: these are separate terms.
     """
     _take(chain, t, s)
     _take(chain, t, r)
-    log_response_prob, power, x, y = problem.log_response_prob, chain.power[t], scratch.x, scratch.y
+    log_response_prob, power, x, y = problem.log_response_prob, chain.power[t], workspace.x, workspace.y
     offset, scale = problem.rate[0], problem.rate[1]
     responses = power.shape[0]
     wide = responses + 1
     small, large = scale * chain.phi[t, s], scale * chain.phi[t, r]
-    # responses that need one of the two: at most two
-    bare, other = -1, -1
+    # reported responses that no other slot has: at most two
+    needed, other = -1, -1
     for a in range(responses):
         rate = offset + scale * chain.weight[t, a]
         if rate <= 0.0:
-            bare, other, rate = a, bare, 1.0
+            needed, other, rate = a, needed, 1.0
         x[a], x[wide + a], x[2 * wide + a], x[3 * wide + a] = rate, rate + small, rate + large, rate + small + large
     if other >= 0:
         change = (
             log_response_prob[s, other]
-            + log_response_prob[r, bare]
-            - log_response_prob[s, bare]
+            + log_response_prob[r, needed]
+            - log_response_prob[s, needed]
             - log_response_prob[r, other]
         )
-        change += (power[other] - power[bare]) * (np.log(small) - np.log(large))
+        change += (power[other] - power[needed]) * (np.log(small) - np.log(large))
         swap = one >= 1.0 / (1.0 + np.exp(change))
-        _put(chain, t, s, other if swap else bare)
-        _put(chain, t, r, bare if swap else other)
+        _put(chain, t, s, other if swap else needed)
+        _put(chain, t, r, needed if swap else other)
         return
     for row in range(4):
         x[row * wide + responses] = 1.0
-    log_all(x, scratch.x_words, y, scratch.y_words, 4 * wide)
+    log_all(x, workspace.x_words, y, workspace.y_words, 4 * wide)
     for a in range(wide):
         times = power[a] if a < responses else 0.0
         x[a] = log_response_prob[s, a] + times * (y[wide + a] - y[a])
         x[wide + a] = log_response_prob[r, a] + times * (y[2 * wide + a] - y[a])
         x[2 * wide + a] = log_response_prob[s, a] + log_response_prob[r, a] + times * (y[3 * wide + a] - y[a])
-    if bare >= 0:
-        _redraw_for(problem, chain, t, s, r, scratch, bare, one, two)
+    if needed >= 0:
+        _redraw_needed(problem, chain, t, s, r, workspace, needed, one, two)
         return
     top, peak = -np.inf, -np.inf
     for a in range(wide):
@@ -160,8 +189,8 @@ def redraw(problem, chain, t, s, r, scratch, one, two):
         x[a] -= top
         x[wide + a] -= peak
         x[2 * wide + a] -= top + peak
-    exp_all(x, y, scratch.y_words, 3 * wide)
-    # y: what r has beside each response, and the law of s with r elsewhere
+    exp_all(x, y, workspace.y_words, 3 * wide)
+    # y: weight of s with r elsewhere, and with r anywhere
     total, whole = 0.0, 0.0
     for a in range(wide):
         whole += x[wide + a]
@@ -175,63 +204,63 @@ def redraw(problem, chain, t, s, r, scratch, one, two):
         y[a] = x[a] * rest
         y[wide + a] = y[a] + x[2 * wide + a]
         total += y[wide + a]
-    first = _drawn(y, wide, wide, one * total)
+    first = _sample(y, wide, wide, one * total)
     second = first
-    apart = y[first] / y[wide + first]
-    if two < apart:
+    p_apart = y[first] / y[wide + first]
+    if two < p_apart:
         x[wide + first] = 0.0
         rest = 0.0
         for b in range(wide):
             rest += x[wide + b]
-        second = _drawn(x, wide, wide, two / apart * rest)
+        second = _sample(x, wide, wide, two / p_apart * rest)
     _put(chain, t, s, first)
     _put(chain, t, r, second)
 
 
 @unchecked
-def _redraw_for(problem, chain, t, s, r, scratch, bare, one, two):
-    """`redraw` where a response would be nobody's: s has it, or r, or both."""
-    x, y, power, log_response_prob = scratch.x, scratch.y, chain.power[t], problem.log_response_prob
+def _redraw_needed(problem, chain, t, s, r, workspace, needed, one, two):
+    """Redraw two slots where a reported response has no other slot: s has it, or r, or both."""
+    x, y, power, log_response_prob = workspace.x, workspace.y, chain.power[t], problem.log_response_prob
     wide = power.shape[0] + 1
     small, large = problem.rate[1] * chain.phi[t, s], problem.rate[1] * chain.phi[t, r]
-    of_s = log_response_prob[s, bare] + power[bare] * np.log(small)
-    of_r = log_response_prob[r, bare] + power[bare] * np.log(large)
-    both = log_response_prob[s, bare] + log_response_prob[r, bare] + power[bare] * np.log(small + large)
-    x[bare], x[wide + bare] = -np.inf, -np.inf
+    of_s = log_response_prob[s, needed] + power[needed] * np.log(small)
+    of_r = log_response_prob[r, needed] + power[needed] * np.log(large)
+    both = log_response_prob[s, needed] + log_response_prob[r, needed] + power[needed] * np.log(small + large)
+    x[needed], x[wide + needed] = -np.inf, -np.inf
     top, peak = -np.inf, -np.inf
     for a in range(wide):
         top, peak = max(top, x[a]), max(peak, x[wide + a])
     for a in range(wide):
         x[a] = x[a] - top if top > -np.inf else -np.inf
         x[wide + a] = x[wide + a] - peak if peak > -np.inf else -np.inf
-    exp_all(x, y, scratch.y_words, 2 * wide)
-    x[bare], x[wide + bare] = 0.0, 0.0
+    exp_all(x, y, workspace.y_words, 2 * wide)
+    x[needed], x[wide + needed] = 0.0, 0.0
     sum_s, sum_r = 0.0, 0.0
     for a in range(wide):
         sum_s += x[a]
         sum_r += x[wide + a]
     of_s += peak + np.log(sum_r) if peak > -np.inf else -np.inf
     of_r += top + np.log(sum_s) if top > -np.inf else -np.inf
-    most = max(of_s, of_r, both)
-    of_s, of_r, both = np.exp(of_s - most), np.exp(of_r - most), np.exp(both - most)
-    want, first, second = one * (of_s + of_r + both), bare, bare
+    largest = max(of_s, of_r, both)
+    of_s, of_r, both = np.exp(of_s - largest), np.exp(of_r - largest), np.exp(both - largest)
+    want, first, second = one * (of_s + of_r + both), needed, needed
     if want < of_s:
-        second = _drawn(x, wide, wide, two * sum_r)
+        second = _sample(x, wide, wide, two * sum_r)
     elif want < of_s + of_r:
-        first = _drawn(x, 0, wide, two * sum_s)
+        first = _sample(x, 0, wide, two * sum_s)
     _put(chain, t, s, first)
     _put(chain, t, r, second)
 
 
 @unchecked
-def _pick(line, count, scratch, u):
-    """An index with probability proportional to exp(line); line becomes cumulative."""
+def _sample_log_weights(line, count, workspace, u):
+    """Sample an index with probability proportional to exp(line); line becomes cumulative."""
     top, total, i = -np.inf, 0.0, 0
     for q in range(count):
         top = max(top, line[q])
     for q in range(count):
         line[q] -= top
-    exp_all(line, scratch.x, scratch.x_words, count)
+    exp_all(line, workspace.x, workspace.x_words, count)
     for q in range(count):
         total += line[q]
         line[q] = total
@@ -241,9 +270,12 @@ def _pick(line, count, scratch, u):
 
 
 @unchecked
-def draw_behavior(problem, chain, t, scratch, one, two):
-    """Relevant interest given the rest, then preferred pool and polarization; scratch.posterior has the pools'."""
-    share, power, line, x, y = chain.share[t], chain.power[t], scratch.line, scratch.x, scratch.y
+def draw_behavior(problem, chain, t, workspace, one, two):
+    """Draw the relevant interest given the rest, then preferred pool and polarization jointly.
+
+    workspace.posterior becomes the posterior of the pools.
+    """
+    share, power, line, x, y = chain.share[t], chain.power[t], workspace.line, workspace.x, workspace.y
     interest, polarization, k = problem.interest, problem.polarization, problem.log_prior.shape[0]
     offset, scale, count = problem.rate[0], problem.rate[1], problem.interest.shape[1]
     iota, delta = chain.behavior[t, 0], chain.behavior[t, 2]
@@ -255,25 +287,26 @@ def draw_behavior(problem, chain, t, scratch, one, two):
             inside += share[a, j + 1] * polarization[0 if j == iota else 1, delta]
         inside *= scale
         for q in range(count):
-            x[q] = max(offset + (interest[1, q] * neutral + interest[0, q] * inside), _NOTHING)
-        log_all(x, scratch.x_words, y, scratch.y_words, count)
+            x[q] = max(offset + (interest[1, q] * neutral + interest[0, q] * inside), _TINY_RATE)
+        log_all(x, workspace.x_words, y, workspace.y_words, count)
         for q in range(count):
             line[q] += power[a] * y[q]
-    gamma = _pick(line, count, scratch, one)
-    i = draw_pool(problem, share, power, gamma, scratch, two)
+    gamma = _sample_log_weights(line, count, workspace, one)
+    i = draw_pool(problem, share, power, gamma, workspace, two)
     nodes = problem.polarization.shape[1]
     chain.behavior[t, 0], chain.behavior[t, 1], chain.behavior[t, 2] = i // nodes, gamma, i % nodes
-    _weigh(problem, chain, t, scratch)
+    _update_weights(problem, chain, t, workspace)
 
 
 @unchecked
-def draw_pool(problem, share, power, gamma, scratch, u):
-    """Preferred pool and polarization, as one number, given the relevant interest; scratch.posterior has the pools'.
+def draw_pool(problem, share, power, gamma, workspace, u):
+    """Draw preferred pool and polarization, as one index, given the relevant interest.
 
-    share (responses, k + 1) and power (responses,): mass and reports of each response.
+    share (responses, k + 1) and power (responses,): mass and reports of each response. workspace.posterior becomes the
+    posterior of the pools.
     """
     interest, polarization, log_prior = problem.interest, problem.polarization, problem.log_prior
-    offset, scale, line, x, y = problem.rate[0], problem.rate[1], scratch.line, scratch.x, scratch.y
+    offset, scale, line, x, y = problem.rate[0], problem.rate[1], workspace.line, workspace.x, workspace.y
     k, nodes = log_prior.shape[0], polarization.shape[1]
     for j in range(k):
         for q in range(nodes):
@@ -286,21 +319,21 @@ def draw_pool(problem, share, power, gamma, scratch, u):
             own = scale * interest[0, gamma] * share[a, j + 1]
             rest = scale * interest[0, gamma] * max(inside - share[a, j + 1], 0.0)
             for q in range(nodes):
-                x[j * nodes + q] = max(neutral + (polarization[0, q] * own + polarization[1, q] * rest), _NOTHING)
-        log_all(x, scratch.x_words, y, scratch.y_words, k * nodes)
+                x[j * nodes + q] = max(neutral + (polarization[0, q] * own + polarization[1, q] * rest), _TINY_RATE)
+        log_all(x, workspace.x_words, y, workspace.y_words, k * nodes)
         for q in range(k * nodes):
             line[q] += power[a] * y[q]
-    i = _pick(line, k * nodes, scratch, u)
+    i = _sample_log_weights(line, k * nodes, workspace, u)
     before, total = 0.0, line[k * nodes - 1]
     for j in range(k):
-        scratch.posterior[j] = (line[(j + 1) * nodes - 1] - before) / total
+        workspace.posterior[j] = (line[(j + 1) * nodes - 1] - before) / total
         before = line[(j + 1) * nodes - 1]
     return i
 
 
 @unchecked
 def _score(problem, chain, t):
-    """What a unit of inverse temperature adds to the logarithm of the law of level t."""
+    """Return the derivative of the log density of level t by its inverse temperature."""
     total = 0.0
     for a in range(problem.counts.shape[0]):
         rate = problem.rate[0] + problem.rate[1] * chain.weight[t, a]
@@ -310,7 +343,7 @@ def _score(problem, chain, t):
 
 @unchecked
 def _exchange(chain, t):
-    """Levels t and t + 1 with each other's table and behavior; what follows from these is left to `refresh`."""
+    """Exchange the tables and behaviors of levels t and t + 1; the caller runs `refresh`."""
     for s in range(chain.table.shape[1]):
         chain.table[t, s], chain.table[t + 1, s] = chain.table[t + 1, s], chain.table[t, s]
     for i in range(3):
@@ -319,8 +352,8 @@ def _exchange(chain, t):
 
 
 @njit(inline="always")
-def _slot(cumulative, u):
-    """A slot, as often as `cumulative` says."""
+def _sample_slot(cumulative, u):
+    """Sample a slot with the frequencies of `cumulative`."""
     low, high = 0, cumulative.shape[0] - 1
     want = u * cumulative[high]
     while low < high:
@@ -333,10 +366,10 @@ def _slot(cumulative, u):
 
 
 @unchecked
-def run(problem, chain, scratch, key, at, sweeps, pairs, out):
-    """Sweeps of all levels; out (k,) has the posteriors of the coldest added. Returns how many words of `key` are used.
+def run(problem, chain, workspace, key, at, sweeps, pairs, out):
+    """Run sweeps of all levels, and add the posteriors of the coldest one to out (k,). Return the next word of `key`.
 
-    A sweep redraws pairs of slots and the behavior of each level; then neighboring levels may exchange.
+    A sweep redraws pairs of slots and the behavior of each level; then neighboring levels propose to exchange.
     """
     levels = chain.table.shape[0]
     for t in range(levels):
@@ -344,22 +377,22 @@ def run(problem, chain, scratch, key, at, sweeps, pairs, out):
             chain.power[t, a] = 1.0 + problem.levels[t] * (problem.counts[a] - 1.0)
     for _ in range(sweeps):
         for t in range(levels):
-            refresh(problem, chain, t, scratch)
+            refresh(problem, chain, t, workspace)
             for _ in range(pairs):
-                s = _slot(problem.cumulative, uniform(key, at))
+                s = _sample_slot(problem.cumulative, uniform(key, at))
                 r = s
                 while r == s:
                     at += 1
-                    r = _slot(problem.cumulative, uniform(key, at))
-                redraw(problem, chain, t, s, r, scratch, uniform(key, at + 1), uniform(key, at + 2))
+                    r = _sample_slot(problem.cumulative, uniform(key, at))
+                redraw(problem, chain, t, s, r, workspace, uniform(key, at + 1), uniform(key, at + 2))
                 at += 3
-            refresh(problem, chain, t, scratch)
-            draw_behavior(problem, chain, t, scratch, uniform(key, at), uniform(key, at + 1))
+            refresh(problem, chain, t, workspace)
+            draw_behavior(problem, chain, t, workspace, uniform(key, at), uniform(key, at + 1))
             at += 2
             chain.score[t] = _score(problem, chain, t)
             if t == 0:
                 for i in range(out.shape[0]):
-                    out[i] += scratch.posterior[i]
+                    out[i] += workspace.posterior[i]
         for t in range(levels - 2, -1, -1):
             gain = (problem.levels[t] - problem.levels[t + 1]) * (chain.score[t + 1] - chain.score[t])
             if uniform(key, at) < np.exp(min(gain, 0.0)):

@@ -1,19 +1,16 @@
-"""Sums over tables of permanent responses: exact, or by samples of injective maps.
+"""Sums over tables of permanent responses: exact, or by importance samples of injective maps.
 
-The sum over all tables of permanent responses, factored by the sets of slots that have each response.
+The exact sum factors by the sets of slots that have each response. A table splits the slots into one set for each
+reported response and one for all others. A response depends on its own set only, so that the sum over tables is a chain
+of convolutions over sets: 3^slots products for each response, instead of (responses + 1)^slots tables. Slots of one
+class (equal mass and distribution) are only counted. A set is then a *point*, the number of slots of each class. Points
+form a lattice of mixed radix, in which v - u is the rest of v without u.
 
-A table splits the slots into one set for each response that was reported and one for all others. A response only asks
-for the weight of its own set, so that the sum over tables is a chain of convolutions over sets: 3^slots products for
-each response, instead of (responses + 1)^slots tables. Slots of one class (equal mass and law) are only counted: a set
-is then a *point*, the number of slots of each class, and points form a lattice of mixed radix in which v - u is the
-rest of v without u.
-
-Groups of reports allocated to slots, no slot to two groups: importance samples of a sum over injective maps.
-
-At a node of the behavior a group of c reports at slot s weighs Pr[response | s] Phi(s)^c. The sum over injective maps
-of the product of these is a permanent. Groups are allocated one after the other, the largest first, among the slots
-that are still free. A slot that later groups are likely to need is taken less often, by what a mean-field iteration
-says of their demand. The weight of a sample is its product over the probability of its choices.
+The samples allocate groups of identical reports to slots, no slot to two groups. At a node of the behavior a group of c
+reports at slot s has the weight Pr[response | s] Phi(s)^c, and the sum over injective maps of the product of these is a
+permanent. Groups are allocated sequentially, the largest first, among the free slots. The proposal avoids slots that
+later groups are likely to need, by a mean-field estimate of their demand. The importance weight of a sample is its
+product over the probability of its choices.
 """
 
 from __future__ import annotations
@@ -29,13 +26,13 @@ from poolscope.kernels.elementary import exp_all
 from poolscope.kernels.memoized_table_chains import draw_pool
 from poolscope.kernels.random import uniform
 
-#: Nodes that are worked on together: the values of a set at so many stay in a cache.
+#: Nodes per tile: the values of a set at this many nodes stay in a cache.
 TILE = 128
 
 
 @njit(inline="always")
 def _power(base, exponent, count, out):
-    """out = base^exponent by squaring; base is spent."""
+    """Compute out = base^exponent by squaring; base is overwritten."""
     out[:count] = 1.0
     while exponent > 0:
         if exponent & 1:
@@ -48,25 +45,28 @@ def _power(base, exponent, count, out):
 
 
 @njit(nogil=True, cache=True)
-def sum_tables(first, lower, mass, distribution, counts, inverse, base, rate, weights, prior, workspace, out):
-    """Adds the likelihood of the reports to out (k,), each pool by its prior.
+def sum_tables(first, lower, mass, distribution, counts, inverse, base, rate, weights, prior, buffer, out):
+    """Add the likelihood of the reports to out (k,), for each pool times its prior.
 
-    first (points + 1,), lower (pairs,) : the points u <= v of each point v.
-    mass (points, sections) : weights of sets; law (responses + 1, points) : Pr[all of a set have the response], over
-        the factorials of its counts, "any other" last.
-    counts, inverse (responses,) : reports, and over what they are scaled; base (responses, sections) : mass of slots
-        that can have no other response.
-    rate (2,) : a report has probability rate[0] + rate[1] * weight.
-    weights (k, sections, nodes), prior (k, nodes).
-    room (4, points, TILE) : scratch.
+    Parameters
+    ----------
+    first, lower : (points + 1,) and (pairs,) the points u <= v of each point v.
+    mass : (points, sections) weights of sets.
+    distribution : (responses + 1, points) Pr[all slots of a set have the response] over the factorials of its counts;
+        "any other response" is last.
+    counts, inverse : (responses,) reports, and the scale of their rates.
+    base : (responses, sections) mass of slots that can have no other response.
+    rate : (2,) a report has probability rate[0] + rate[1] * weight.
+    weights, prior : (k, sections, nodes) and (k, nodes).
+    buffer : (4, points, TILE) scratch.
     """
     points, sections = mass.shape
     k, nodes, responses = prior.shape[0], prior.shape[1], counts.shape[0]
-    x = workspace[3, 0]
+    x = buffer[3, 0]
     for i in range(k):
         for at in range(0, nodes, TILE):
             count = min(TILE, nodes - at)
-            value, factor, total = workspace[0], workspace[1], workspace[2]
+            value, factor, total = buffer[0], buffer[1], buffer[2]
             for v in range(points):
                 value[v, :count] = distribution[responses, v]
             for y in range(responses):
@@ -84,7 +84,7 @@ def sum_tables(first, lower, mass, distribution, counts, inverse, base, rate, we
                     _power(x, counts[y], count, f)
                     for q in range(count):
                         f[q] *= share
-                # of the last response only the set of all slots that are left is asked for
+                # the last response only needs the set of all remaining slots
                 for v in range(points - 1 if y == responses - 1 else 0, points):
                     t = total[v]
                     t[:count] = 0.0
@@ -103,8 +103,8 @@ PASSES = 8
 
 
 @unchecked
-def _weigh(log_response_prob, counts, log_phi, workspace, words, out):
-    """out (groups, slots): the weights of each group over its largest; returns the log product of the largest."""
+def _group_weights(log_response_prob, counts, log_phi, buffer, words, out):
+    """Compute out (groups, slots), each row over its largest weight; return the log product of the largest."""
     groups, slots = log_response_prob.shape
     total = 0.0
     for g in range(groups):
@@ -112,17 +112,17 @@ def _weigh(log_response_prob, counts, log_phi, workspace, words, out):
         for s in range(slots):
             row[s] = log_response_prob[g, s] + counts[g] * log_phi[s]
             top = max(top, row[s])
-        # where no slot can have sent the group, its weights are next to nothing, and the product is none
+        # where no slot can have sent the group, its weights are negligible, and the log product is -inf
         for s in range(slots):
             row[s] = row[s] - top if top > -np.inf else -np.inf
-        exp_all(row, workspace, words, slots)
+        exp_all(row, buffer, words, slots)
         total += top
     return total
 
 
 @unchecked
 def _dot(x, y, count):
-    """The sum of products, four sums side by side, as each waits for the one before it."""
+    """Return the dot product, in four independent sums for instruction-level parallelism."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     for s in range(0, count - 3, 4):
         a += x[s] * y[s]
@@ -136,7 +136,7 @@ def _dot(x, y, count):
 
 @unchecked
 def _demand(weight, single, scale, spare, out):
-    """out (slots,): how many groups want each slot; scale (groups,) is one over what a group finds in all slots."""
+    """Compute out (slots,), the expected number of groups at each slot; scale (groups,) normalizes each group."""
     groups, slots = weight.shape
     spare[:] = 1.0
     for _ in range(PASSES):
@@ -150,32 +150,34 @@ def _demand(weight, single, scale, spare, out):
 
 
 @unchecked
-def occupancy(log_response_prob, counts, log_phi, load, single, workspace, words, weight, out):
-    """out (nodes,): the log likelihood at each node if slots were taken independently of each other.
+def occupancy(log_response_prob, counts, log_phi, load, single, buffer, words, weight, out):
+    """Compute out (nodes,), the log likelihood at each node if slots were taken independently of each other.
 
-    log_phi (nodes, slots) of the weights of slots; load (nodes, slots) their reports in the mean. It only says at which
-    nodes to sample: see `poolscope.inference.memoized.occupancy` for the approximation. Scratch: room (2 * slots,),
-    words: room as integers, weight (groups, slots).
+    The result only guides the choice of nodes; `poolscope.inference.memoized.occupancy` describes the approximation.
+    log_phi (nodes, slots): log weights of slots; load (nodes, slots): their expected reports. Scratch: buffer (2 *
+    slots,), words: the same memory as integers, weight (groups, slots).
     """
     groups, slots = log_response_prob.shape
     for q in range(out.shape[0]):
-        total = _weigh(log_response_prob, counts, log_phi[q], workspace, words, weight)
+        total = _group_weights(log_response_prob, counts, log_phi[q], buffer, words, weight)
         for s in range(slots):
-            workspace[s] = -load[q, s] if single[s] else 0.0
+            buffer[s] = -load[q, s] if single[s] else 0.0
             total += np.expm1(-load[q, s]) if single[s] else -load[q, s]
-        seen = workspace[slots : 2 * slots]
+        seen = buffer[slots : 2 * slots]
         for s in range(slots):
-            seen[s] = np.exp(workspace[s])
+            seen[s] = np.exp(buffer[s])
         for g in range(groups):
             total += np.log(_dot(weight[g], seen, slots))
         out[q] = total
 
 
 class Particles(NamedTuple):
-    """Partial maps of one node.
+    """Partial maps at one node.
 
-    free (particles, slots): one where a slot is not yet taken; taken (particles, groups): the slot of each group; ahead
-    (particles,): the log weight with what later groups will miss; copies (particles,) and words: scratch.
+    free : (particles, slots) one where a slot is not yet taken.
+    taken : (particles, groups) the slot of each group.
+    ahead : (particles,) log weight that anticipates the demand of later groups.
+    copies, words : scratch.
     """
 
     free: NDArray[np.float64]
@@ -185,15 +187,15 @@ class Particles(NamedTuple):
     words: NDArray[np.int64]
 
 
-#: Particles are resampled where the effective number of them falls below this share.
-RESAMPLED = 0.5
+#: Resample where the effective number of particles falls below this share of them.
+MIN_ESS_SHARE = 0.5
 
 
 @unchecked
 def _resample(ahead, log_weight, copies, taken, free, offset):
-    """Resample particles systematically by exp(ahead), if too few of them count; those with offspring stay in place.
+    """Resample particles systematically by exp(ahead) if their effective number is small.
 
-    log_weight (particles,) is made what it is after that. copies (particles,) is scratch.
+    Particles with offspring stay in place. log_weight (particles,) is updated; copies (particles,) is scratch.
     """
     count, top = ahead.shape[0], -np.inf
     for p in range(count):
@@ -203,7 +205,7 @@ def _resample(ahead, log_weight, copies, taken, free, offset):
         x = np.exp(ahead[p] - top)
         total += x
         squares += x * x
-    if not total * total < RESAMPLED * count * squares:
+    if not total * total < MIN_ESS_SHARE * count * squares:
         return
     passed, placed = 0.0, 0
     for p in range(count):
@@ -213,7 +215,7 @@ def _resample(ahead, log_weight, copies, taken, free, offset):
         placed = max(upto, placed)
     mean, source = top + np.log(total / count), 0
     for p in range(count):
-        # what is not yet told by the weight of a particle: how its slots will be missed
+        # the weight does not yet include the demand of later groups for its slots
         log_weight[p] = log_weight[p] - ahead[p] + mean if copies[p] > 0 else 0.0
     for p in range(count):
         if copies[p] == 0:
@@ -229,23 +231,32 @@ def _resample(ahead, log_weight, copies, taken, free, offset):
 
 @unchecked
 def allocate(
-    problem, scratch, single, log_phi, gamma, key, weight, workspace, scale, share, particles, log_weight, posterior
+    problem, workspace, single, log_phi, gamma, key, weight, buffer, scale, share, particles, log_weight, posterior
 ):
-    """Samples at nodes: log_weight (nodes, particles) and the posterior (nodes, particles, k) of pools given the map.
+    """Sample maps at nodes, and the posterior of the pools given each map.
 
-    At each node particles allocate the groups to slots, one group after the other. A slot that later groups are likely
-    to need is taken less often, and a particle that has it counts for less until they are allocated; where few
-    particles count, they are resampled. log_phi (nodes, slots), gamma (nodes,): each node's; single (slots,): one where
-    a slot is a group's at most, zero where it stands for many of little weight. Scratch: weight (groups, slots), room
-    (5, slots), scale (groups,), share (groups, k + 1), particles: see `Particles`.
+    At each node, particles allocate the groups to slots sequentially. A slot that later groups are likely to need is
+    proposed less often, and a particle that takes it has a lower weight until they are allocated. Particles are
+    resampled where their effective number is small.
+
+    Parameters
+    ----------
+    log_phi, gamma : (nodes, slots) and (nodes,) of each node.
+    single : (slots,) one where a slot takes one group at most, zero where it stands for many slots of little weight.
+    weight, buffer, scale, share, particles : scratch: (groups, slots), (5, slots), (groups,), (groups, k + 1), and
+        `Particles`.
+    log_weight, posterior : (nodes, particles) and (nodes, particles, k) results.
     """
     log_response_prob, counts, mass = problem.log_response_prob, problem.counts, problem.mass
     groups, slots = log_response_prob.shape
-    chance, spare, demand, left, log_spare = workspace[0], workspace[1], workspace[2], workspace[3], workspace[4]
+    proposal, spare, demand, left, log_spare = buffer[0], buffer[1], buffer[2], buffer[3], buffer[4]
     free, taken, ahead, copies = particles.free, particles.taken, particles.ahead, particles.copies
     at, count = 0, free.shape[0]
     for q in range(gamma.shape[0]):
-        top, total = _weigh(log_response_prob, counts, log_phi[q], workspace[0], particles.words, weight), log_weight[q]
+        top, total = (
+            _group_weights(log_response_prob, counts, log_phi[q], buffer[0], particles.words, weight),
+            log_weight[q],
+        )
         _demand(weight, single, scale, spare, demand)
         for s in range(slots):
             left[s] = demand[s]
@@ -260,19 +271,19 @@ def allocate(
                 left[s] = max(left[s] - row[s] * scale[g], 0.0)
                 spare[s] = 1.0 / (1.0 + single[s] * left[s])
                 log_spare[s] = np.log(spare[s])
-                chance[s] = row[s] * spare[s]
+                proposal[s] = row[s] * spare[s]
             for p in range(count):
                 ahead[p] = total[p]
                 if total[p] == -np.inf:
                     continue
-                whole = _dot(chance, free[p], slots)
+                whole = _dot(proposal, free[p], slots)
                 if not whole > 0.0:
                     total[p] = ahead[p] = -np.inf
                     continue
                 want, s, last = uniform(key, at) * whole, 0, -1
                 at += 1
                 while s < slots:
-                    here = chance[s] * free[p, s]
+                    here = proposal[s] * free[p, s]
                     if here > 0.0:
                         last = s
                         if want < here:
@@ -295,6 +306,6 @@ def allocate(
                 for g in range(groups):
                     for j in range(share.shape[1]):
                         share[g, j] = mass[taken[p, g], j]
-                draw_pool(problem, share, counts, gamma[q], scratch, 0.0)
+                draw_pool(problem, share, counts, gamma[q], workspace, 0.0)
             for j in range(posterior.shape[2]):
-                posterior[q, p, j] = scratch.posterior[j]
+                posterior[q, p, j] = workspace.posterior[j]

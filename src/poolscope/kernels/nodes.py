@@ -1,11 +1,10 @@
 """Running products of likelihoods at the nodes of a grid over (relevant interest, polarization).
 
-For pool i a report's factor at the node (g, u) is  L0 (1-g) + g (Lbar (1-u) + Li u): every term is non-negative, so
-nothing cancels. A row of a grid holds all pools and all u side by side, and LANE reports go through it in one pass.
+For pool i the factor of a report at the node (g, u) is  L0 (1-g) + g (Lbar (1-u) + Li u): all terms are non-negative,
+so that nothing cancels. A row of the grid holds all pools and all u, and LANE reports are processed in one pass.
 
-The recurrence of the polynomials that are orthogonal for a discrete measure.
-
-What all reports of a user say of relevant interest and of polarization, at the nodes of one grid.
+`recurrence` computes the polynomials that are orthogonal for a discrete measure, `marginals` the posterior of relevant
+interest and of polarization after all reports.
 """
 
 from __future__ import annotations
@@ -19,63 +18,65 @@ from numpy.typing import NDArray
 
 from poolscope.kernels.compilation import fma
 
-# Reports to one pass over the nodes, and rows of nodes to a step of it.
+# Reports per pass over the nodes, and rows of nodes per step of it.
 LANE, ROWS = 4, 4
 
-# Rows have a multiple of this many columns: no vector of processor registers is left half full.
+# Rows are padded to a multiple of this many columns, so that vector registers are full.
 _COLUMNS = 8
 
-# Each pool's largest product begins at 2^MOST, none comes below LEAST, and below FEW they are too far apart.
-_MOST, _FEW, _LEAST = 900, 2.0**-400, 2.0**-960
+# Each pool's largest product starts at 2^_TOP_EXPONENT, and none may fall below _MIN_PRODUCT. A smallest product below
+# _MIN_RANGE after rescaling makes the range wide.
+_TOP_EXPONENT, _MIN_RANGE, _MIN_PRODUCT = 900, 2.0**-400, 2.0**-960
 
 
-class Scratch(NamedTuple):
-    """Room for one user of n reports and k pools."""
+class NodeWorkspace(NamedTuple):
+    """Scratch for one user with n reports and k pools."""
 
     scaled: NDArray[np.float64]  # (n + LANE, k + 2): neutral, mean over pools, pools; the largest is one
-    spread: NDArray[np.float64]  # (n + LANE, 2): how much a report varies at most along g and u
-    bend: NDArray[np.float64]  # (n + LANE, 2): how much sharper it makes an integrand at most that it does not tilt
-    least: NDArray[np.float64]  # (n + LANE,): its smallest value
+    spread: NDArray[np.float64]  # (n + LANE, 2): 1 - min / max of a report's factor along g and along u
+    bend: NDArray[np.float64]  # (n + LANE, 2): bound on the sharpness that a report adds without tilting the integrand
+    min_ratio: NDArray[np.float64]  # (n + LANE,): smallest over largest likelihood of a report
     since: NDArray[np.float64]  # (k + 2,) products of `scaled` over some reports
-    tops: NDArray[np.int64]  # (k,) power of two that is taken out of each pool's products
-    scale: NDArray[np.float64]  # (k,) pool prior times 2^(top - largest top)
+    exponent: NDArray[np.int64]  # (k,) power of two factored out of each pool's products
+    scale: NDArray[np.float64]  # (k,) pool prior times 2^(exponent - largest exponent)
 
 
-class Grid(NamedTuple):
-    """A tensor rule, and what is known at its nodes: rows are the nodes of g, columns the pools' nodes of u."""
+class NodeGrid(NamedTuple):
+    """A tensor rule and the running products at its nodes: rows are nodes of g, columns the pools' nodes of u."""
 
     rule_g: NDArray[np.float64]
     rule_u: NDArray[np.float64]
     product: NDArray[np.float64]  # (rows, columns) running products times node weights
-    mantissa: NDArray[np.float64]  # (rows, columns) the same where doubles cannot hold them all ...
+    mantissa: NDArray[np.float64]  # (rows, columns) the same for a wide range ...
     exponent: NDArray[np.int64]  # (rows, columns) ... with their powers of two
     lane: NDArray[np.float64]  # (LANE, columns) a lane's likelihoods at g = 1
     sums: NDArray[np.float64]  # (LANE, columns)
-    lines: NDArray[np.float64]  # (4, k * rows / ROWS)
-    least: float  # no factor is less than that share of its report's largest value
+    u_lines: NDArray[np.float64]  # (4, k * rows / ROWS)
+    min_ratio: float  # no factor is a smaller share of its report's largest likelihood
 
 
-def scratch(n: int, k: int) -> Scratch:
-    """Fresh room."""
+def node_workspace(n: int, k: int) -> NodeWorkspace:
+    """Allocate scratch for one user."""
     t = n + LANE
-    tops, by_report = np.empty(k, dtype=np.int64), (np.empty((t, k + 2)), np.empty((t, 2)), np.empty((t, 2)))
-    return Scratch(*by_report, np.empty(t), np.empty(k + 2), tops, np.empty(k))
+    exponent, by_report = np.empty(k, dtype=np.int64), (np.empty((t, k + 2)), np.empty((t, 2)), np.empty((t, 2)))
+    return NodeWorkspace(*by_report, np.empty(t), np.empty(k + 2), exponent, np.empty(k))
 
 
 @njit(inline="always")
 def _bend(spread):
-    """Largest curvature of log(1 - b x) in the angle arccos(1 - 2x), and no more than that of x."""
+    """Return the largest curvature of log(1 - b x) in the angle arccos(1 - 2x), at most that of log x."""
     return min(0.25 * spread * spread / (1.0 - spread), 1.0)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def scale_reports(likelihood, begin, steps, n, likelihood_offset, likelihood_scale, workspace):
-    """Likelihoods of one user's reports, scaled to a maximum of one; returns how many come before an impossible one.
+    """Scale the likelihoods of one user's reports to a maximum of one; return the number of reports before an
+    impossible one.
 
-    likelihood (any,): the user's begin at `begin`, and steps (3,) lead to another user, report and column. The LANE
-    reports behind the last say nothing.
+    likelihood (any,) holds the user's from `begin` on, and steps (3,) are the strides of user, report and column. The
+    LANE reports after the last one are uninformative padding.
     """
-    scaled, spread, k = workspace.scaled, workspace.spread, workspace.tops.shape[0]
+    scaled, spread, k = workspace.scaled, workspace.spread, workspace.exponent.shape[0]
     step = np.uint64(steps[2])
     possible = n
     for t in range(n):
@@ -93,13 +94,13 @@ def scale_reports(likelihood, begin, steps, n, likelihood_offset, likelihood_sca
         if top == 0.0:
             possible = t
             break
-        # 1 - min / max of a factor's two ends, for whichever pool it is largest
+        # 1 - min / max over the ends of the axis, maximized over pools
         spread[t, 0] = max(
             1.0 - low / neutral if low < neutral else 0.0, 1.0 - neutral / high if high > neutral else 0.0
         )
         spread[t, 1] = max(1.0 - low / mean, 1.0 - mean / high) if low < high else 0.0
         workspace.bend[t, 0], workspace.bend[t, 1] = _bend(spread[t, 0]), _bend(spread[t, 1])
-        workspace.least[t] = min(low, neutral) / top
+        workspace.min_ratio[t] = min(low, neutral) / top
         scaled[t, 0] = neutral
         scaled[t, 1] = mean
         inverse = 1.0 / top
@@ -107,21 +108,21 @@ def scale_reports(likelihood, begin, steps, n, likelihood_offset, likelihood_sca
             # the inverse of a subnormal number overflows
             scaled[t, c] = scaled[t, c] * inverse if inverse < np.inf else scaled[t, c] / top
     for t in range(possible, possible + LANE):
-        spread[t, :], workspace.bend[t, :], workspace.least[t] = 0.0, 0.0, 1.0
+        spread[t, :], workspace.bend[t, :], workspace.min_ratio[t] = 0.0, 0.0, 1.0
         for c in range(k + 2):
             scaled[t, c] = 1.0
     return possible
 
 
 @njit(nogil=True, cache=True)
-def lay_grid(rule_g, rule_u, pool_prior, workspace):
-    """A grid before any report, its products the node weights; returns the smallest of them besides."""
+def init_grid(rule_g, rule_u, pool_prior, workspace):
+    """Return a grid before any report, its products being the node weights, and the smallest of these."""
     size_g, size_u, k = rule_g.shape[1], rule_u.shape[1], pool_prior.shape[0]
     width = (k * size_u + _COLUMNS - 1) // _COLUMNS * _COLUMNS
-    # new arrays, as they cost nothing beside the reports, while views of other shapes take seconds to compile
-    grid = Grid(
+    # new arrays: cheap beside the reports, while views of other shapes take seconds to compile
+    grid = NodeGrid(
         rule_g,
-        rule_u.copy(),  # as loops over its rows are slow where these are parts of longer ones
+        rule_u.copy(),  # contiguous rows, which loop faster
         np.empty((size_g, width)),
         np.empty((size_g, width)),
         np.empty((size_g, width), dtype=np.int64),
@@ -134,10 +135,10 @@ def lay_grid(rule_g, rule_u, pool_prior, workspace):
     for q in range(width):
         row[q] = rule_u[2, q % size_u] if q < k * size_u else 0.0
     for i in range(k):
-        workspace.tops[i], workspace.scale[i] = -_MOST, pool_prior[i]
+        workspace.exponent[i], workspace.scale[i] = -_TOP_EXPONENT, pool_prior[i]
     smallest_g, smallest_u = np.inf, np.inf
     for e in range(size_g):
-        weight = rule_g[2, e] * 2.0**_MOST
+        weight = rule_g[2, e] * 2.0**_TOP_EXPONENT
         smallest_g = min(smallest_g, weight) if weight > 0.0 else smallest_g
         for q in range(width):
             grid.product[e, q] = weight * row[q]
@@ -148,7 +149,7 @@ def lay_grid(rule_g, rule_u, pool_prior, workspace):
 
 @njit(nogil=True, cache=True)
 def _end(rule):
-    """Distance between the nodes and the ends of their axis."""
+    """Return the smallest distance between the nodes and the ends of their axis."""
     end = 1.0
     for b in range(rule.shape[1]):
         end = min(end, rule[0, b], rule[1, b] if rule[1, 0] > 0.0 else 1.0)
@@ -157,10 +158,10 @@ def _end(rule):
 
 @njit(nogil=True, cache=True)
 def rescale(wide, grid, pool_prior, workspace):
-    """Bring each pool's largest product to 2^MOST; returns the smallest of all, and whether products are wide from now.
+    """Scale each pool's largest product to 2^_TOP_EXPONENT; return the smallest product, and whether the range is wide.
 
-    Wide products are those that doubles cannot hold: mantissas and exponents go on besides, and a product that is much
-    too small is zero, but only for now.
+    A wide range exceeds that of doubles: mantissas and exponents are then carried separately, and a product that is far
+    too small is zero until the next rescaling.
     """
     mantissa, exponent, size_u = grid.mantissa, grid.exponent, grid.rule_u.shape[1]
     smallest = np.inf
@@ -170,45 +171,47 @@ def rescale(wide, grid, pool_prior, workspace):
         for e in range(mantissa.shape[0]):
             for q in range(begin, end):
                 if not wide:
-                    mantissa[e, q], exponent[e, q] = grid.product[e, q], workspace.tops[i]
+                    mantissa[e, q], exponent[e, q] = grid.product[e, q], workspace.exponent[i]
                 if mantissa[e, q] > 0.0:
                     mantissa[e, q], power = math.frexp(mantissa[e, q])
                     exponent[e, q] += power
                     top = max(top, exponent[e, q])
-        workspace.tops[i] = top - _MOST
+        workspace.exponent[i] = top - _TOP_EXPONENT
         for e in range(mantissa.shape[0]):
             for q in range(begin, end):
-                power = exponent[e, q] - workspace.tops[i]
-                grid.product[e, q] = math.ldexp(mantissa[e, q], power) if power > -_MOST else 0.0
+                power = exponent[e, q] - workspace.exponent[i]
+                grid.product[e, q] = math.ldexp(mantissa[e, q], power) if power > -_TOP_EXPONENT else 0.0
                 if mantissa[e, q] > 0.0:
                     smallest = min(smallest, grid.product[e, q])
-    # a pool that nobody prefers does not count: all others may be far below it
+    # pools with prior zero do not count: all others may be far below them
     top = np.int64(-(2**62))
     for i in range(pool_prior.shape[0]):
         if pool_prior[i] > 0.0:
-            top = max(top, workspace.tops[i])
+            top = max(top, workspace.exponent[i])
     for i in range(pool_prior.shape[0]):
-        workspace.scale[i] = pool_prior[i] * 2.0 ** max(workspace.tops[i] - top, -2000) if pool_prior[i] > 0.0 else 0.0
-    wide = wide or smallest < _FEW
+        workspace.scale[i] = (
+            pool_prior[i] * 2.0 ** max(workspace.exponent[i] - top, -2000) if pool_prior[i] > 0.0 else 0.0
+        )
+    wide = wide or smallest < _MIN_RANGE
     return (0.5 if wide else smallest), wide
 
 
 @njit(nogil=True, cache=True)
-def carry(begin, end, smallest, wide, grid, pool_prior, workspace, out, log_mean):
-    """Multiply the reports of some lanes into the products; out (n + 1, k), unless it has no rows, gets the posteriors.
+def multiply_reports(begin, end, smallest, wide, grid, pool_prior, workspace, out, log_mean):
+    """Multiply reports into the products, LANE at a time; out (n + 1, k), unless empty, gets the posteriors.
 
-    log_mean (n + 1,), unless it is empty, gets the logarithm of the mean over pools and nodes of the scaled products.
-    Returns how small a product may be after them, and whether the products are wide. A factor is a mean of its
-    report's values, of which one is one: that bounds it from below.
+    log_mean (n + 1,), unless empty, gets the log of the mean over pools and nodes of the scaled products. Returns a
+    lower bound of the products, and whether their range is wide. A factor is a weighted mean of its report's
+    likelihoods, of which the largest is one: that bounds it from below.
     """
     for t in range(begin, end, LANE):
-        least = 1.0
+        ratio = 1.0
         for r in range(LANE):
-            least *= max(workspace.least[t + r], grid.least)
-        if smallest * least < _LEAST:
+            ratio *= max(workspace.min_ratio[t + r], grid.min_ratio)
+        if smallest * ratio < _MIN_PRODUCT:
             smallest, wide = rescale(wide, grid, pool_prior, workspace)
-        smallest *= least
-        _lay_lane(t, workspace.scaled, grid.rule_u, grid.lane)
+        smallest *= ratio
+        _lane_likelihoods(t, workspace.scaled, grid.rule_u, grid.lane)
         if wide:
             _multiply(t, workspace.scaled, grid.rule_g, grid.lane, grid.mantissa)
         if out.shape[0] == 0:
@@ -220,9 +223,9 @@ def carry(begin, end, smallest, wide, grid, pool_prior, workspace, out, log_mean
 
 
 @njit(nogil=True, cache=True)
-def _lay_lane(t, scaled, rule_u, lane):
-    """What a lane's reports say at g = 1: the mean and the pool, mixed by u."""
-    # unsigned, as signed indices are checked for their sign
+def _lane_likelihoods(t, scaled, rule_u, lane):
+    """Compute the likelihoods of a lane's reports at g = 1: mean and pool, mixed by u."""
+    # unsigned: signed indices cost a check of their sign
     u, rest, size_u, q = rule_u[0], rule_u[1], np.uint64(rule_u.shape[1]), np.uint64(0)
     l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
     m0, m1, m2, m3 = scaled[t, 1], scaled[t + 1, 1], scaled[t + 2, 1], scaled[t + 3, 1]
@@ -248,7 +251,7 @@ def _multiply(t, scaled, rule_g, lane, product):
 
 @njit(nogil=True, cache=True)
 def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
-    """As `_multiply`, ROWS rows at a time; sums (LANE, columns) are those over g after each report."""
+    """Multiply as `_multiply` does, ROWS rows at a time; sums (LANE, columns) are those over g after each report."""
     l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
     n0, n1, n2, n3 = scaled[t, 0], scaled[t + 1, 0], scaled[t + 2, 0], scaled[t + 3, 0]
@@ -285,7 +288,7 @@ def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _write(t, size_u, sums, workspace, out, log_mean):
-    """Posteriors of a lane from the sums over g: out (n + 1, k), NaN where all are zero; log_mean as in `carry`."""
+    """Write the posteriors of a lane from the sums over g: out (n + 1, k), NaN where all sums are zero."""
     scale = workspace.scale
     k = scale.shape[0]
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
@@ -303,7 +306,7 @@ def _write(t, size_u, sums, workspace, out, log_mean):
         t2 += s2[i]
         t3 += s3[i]
     totals = (t0, t1, t2, t3)
-    top = workspace.tops.max()
+    top = workspace.exponent.max()
     for r in range(min(LANE, out.shape[0] - 1 - t)):
         inverse = 1.0 / totals[r]
         for i in range(k):
@@ -314,10 +317,10 @@ def _write(t, size_u, sums, workspace, out, log_mean):
 
 @njit(nogil=True, cache=True)
 def recurrence(x, mass, alpha, beta):
-    """alpha and beta (nodes,): p_{i+1} = (x - alpha_i) p_i - beta_i p_{i-1}; beta_0 is the measure's mass.
+    """Compute alpha and beta (nodes,): p_{i+1} = (x - alpha_i) p_i - beta_i p_{i-1}; beta_0 is the measure's mass.
 
     Points are added one after another by plane rotations (W. B. Gragg, W. J. Harwood. Numerische Mathematik 44, 1984),
-    which is stable and takes as many steps as there are points times nodes. There are no fewer points than nodes.
+    which is stable and takes O(points * nodes) steps. There are at least as many points as nodes.
     """
     nodes = alpha.shape[0]
     alpha[:] = 0.0
@@ -330,7 +333,7 @@ def recurrence(x, mass, alpha, beta):
         for i in range(min(point + 1, nodes)):
             before = sine
             total = beta[i] + left
-            kept = cosine * total
+            updated = cosine * total
             if total <= 0.0:
                 cosine, sine = 1.0, 0.0
             else:
@@ -339,24 +342,25 @@ def recurrence(x, mass, alpha, beta):
             alpha[i] -= moved - carried
             left = before * beta[i] if sine <= 0.0 else moved * moved / sine
             carried = moved
-            beta[i] = kept
+            beta[i] = updated
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def marginals(
     likelihood, steps, reports, likelihood_offset, likelihood_scale, pool_prior, rule_g, rule_u, workspace, out_g, out_u
 ):
-    """Posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the axis).
+    """Compute the posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the
+    axis).
 
-    likelihood and steps as `scale_reports` has them. Returns whether the reports are possible; if not, both are NaN.
+    likelihood and steps as in `scale_reports`. Returns whether the reports are possible; if not, both are NaN.
     """
     out_g[:] = np.nan
     out_u[:] = np.nan
     n = scale_reports(likelihood, 0, steps, reports, likelihood_offset, likelihood_scale, workspace)
     if n < reports:
         return False
-    grid, smallest = lay_grid(rule_g, rule_u, pool_prior, workspace)
-    _, wide = carry(
+    grid, smallest = init_grid(rule_g, rule_u, pool_prior, workspace)
+    _, wide = multiply_reports(
         np.int64(0), n, smallest, np.bool_(False), grid, pool_prior, workspace, np.empty((0, 1)), np.empty(0)
     )
     rescale(wide, grid, pool_prior, workspace)

@@ -1,19 +1,21 @@
-"""The double integral of eq. (score_estimate) after every report, on grids that grow with what they must resolve."""
+"""The double integral of eq. (score_estimate) after every report, on grids that grow with the sharpness of the
+integrand.
+"""
 
 import numpy as np
 from numba import njit
 
 from poolscope.kernels.compilation import fma
-from poolscope.kernels.nodes import LANE, ROWS, carry, lay_grid, scale_reports
+from poolscope.kernels.nodes import LANE, ROWS, init_grid, multiply_reports, scale_reports
 
-# The reports for which the first grid is exact. What a look may miss of an integrand's sharpness: a margin, and some
-# reports' spread. And what the sharpness grows by at most until the next look, as a multiple of the spread.
+# Reports for which the first grid is exact. Error of a measured sharpness: a constant, plus the spread of some reports.
+# Largest growth of the sharpness until the next measurement, as a multiple of the spread.
 FIRST_STAGE, MARGIN, MISSED, GROWTH = 20, 1.0, 5.0, 2.0
 
 
 @njit(nogil=True, cache=True)
 def _along_g(rule_g, product, sums):
-    """sums (4, columns): mass of every column, and its coefficients along g."""
+    """Compute sums (4, columns): mass of every column, and its coefficients along g."""
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
     sums[:] = 0.0
     for e in range(0, product.shape[0], ROWS):
@@ -31,7 +33,7 @@ def _along_g(rule_g, product, sums):
 
 @njit(nogil=True, cache=True)
 def _along_u(rule_u, product, k, lines):
-    """lines (4, k * rows / ROWS): mass and coefficients along u of every ROWSth row of each pool."""
+    """Compute lines (4, k * rows / ROWS): mass and coefficients along u of every ROWSth row of each pool."""
     size_u, count = np.uint64(rule_u.shape[1]), product.shape[0] // ROWS
     u1, u2, u3 = rule_u[3], rule_u[4], rule_u[5]
     for e in range(count):
@@ -47,10 +49,10 @@ def _along_u(rule_u, product, k, lines):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _worst(lines, k, count):
-    """Largest relative error of a rule on a pool's lines, count of them, of known masses and coefficients.
+def _max_error(lines, k, count):
+    """Return the largest relative error of a rule on a pool's lines, `count` of them, from masses and coefficients.
 
-    That is the sixth power of the first two coefficients, or the eighth of the third (`quadrature`).
+    The error is the sixth power of the first two coefficients, or the eighth of the third (`quadrature`).
     """
     m, c1, c2, c3 = lines[0], lines[1], lines[2], lines[3]
     for q in range(k * count):
@@ -69,50 +71,54 @@ def _worst(lines, k, count):
 
 
 @njit(nogil=True, cache=True)
-def _needs(grid, k, degree_g, degree_u):
-    """How sharp the integrand of any pool is along g and along u, in units of `resolution`; rules of these degrees."""
+def _required_sharpness(grid, k, degree_g, degree_u):
+    """Return the sharpness of the integrand along g and along u, the largest over pools; rules of these degrees."""
     _along_g(grid.rule_g, grid.product, grid.sums)
-    _along_u(grid.rule_u, grid.product, k, grid.lines)
-    worst_g, worst_u = _worst(grid.sums, k, grid.rule_u.shape[1]), _worst(grid.lines, k, grid.rule_g.shape[1] // ROWS)
+    _along_u(grid.rule_u, grid.product, k, grid.u_lines)
+    worst_g, worst_u = (
+        _max_error(grid.sums, k, grid.rule_u.shape[1]),
+        _max_error(grid.u_lines, k, grid.rule_g.shape[1] // ROWS),
+    )
     return _sharpness(worst_g, degree_g), _sharpness(worst_u, degree_u)
 
 
 @njit(inline="always")
 def _sharpness(error, degree):
-    """Of an integrand on which a rule that is exact to that degree has that error."""
+    """Return the sharpness of an integrand on which a rule that is exact to that degree has that error."""
     if error == 0.0:
         return 0.0
     return 0.5 * (degree + 1) ** 2 / -np.log(error) if error < 1.0 else np.inf
 
 
 @njit(inline="always")
-def _holds(rung, need, reports, axis):
-    """Whether a rung resolves that much, is exact for so many reports, or is the last."""
+def _resolves(rung, need, reports, axis):
+    """Return whether a rung resolves that sharpness, is exact for that many reports, or is the last."""
     return rung + 1 == axis.resolutions.shape[0] or axis.resolutions[rung] >= need or axis.degrees[rung] >= reports
 
 
 @njit(inline="always")
 def _climb(rung, need, reports, axis):
-    """The first rung from here on that holds."""
-    while not _holds(rung, need, reports, axis):
+    """Return the first rung from here on that resolves the integrand."""
+    while not _resolves(rung, need, reports, axis):
         rung += 1
     return rung
 
 
 @njit(inline="always")
 def _rule(axis, rung):
+    """Return the rule of a rung."""
     return axis.rules[:, axis.offsets[rung] : axis.offsets[rung + 1]]
 
 
 @njit(nogil=True, cache=True)
 def next_stage(stage):
-    """A grid is laid for the reports of a stage: 20, 192, 384, 768, ..."""
+    """Return the end of the next stage: a grid is chosen for the reports of one, which end at 20, 192, 384, 768, ..."""
     return max(192, 2 * stage)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _ahead(need, t, end, need_before, before):
-    """What will be needed at the end of a stage, if it grows as since the last one began."""
+def _extrapolate(need, t, end, need_before, before):
+    """Return the sharpness expected at the end of a stage, if it grows as in the stage before."""
     power = 0.55
     if before > 0 and need_before > 0.0 and t > before:
         power = min(max(np.log(need / need_before) / np.log(t / before), 0.3), 1.0)
@@ -120,13 +126,16 @@ def _ahead(need, t, end, need_before, before):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _stretch(t, end, need_g, need_u, max_g, max_u, g, u, axis_g, axis_u, workspace):
-    """Where the reports end, at `end` or before, for which a grid holds; for a lane, by the reports before it alone."""
+def _resolved_until(t, end, need_g, need_u, max_g, max_u, g, u, axis_g, axis_u, workspace):
+    """Return the report up to which a grid is certain to resolve the integrand, at most `end`.
+
+    For a lane, the decision depends on the reports before it only.
+    """
     since, spread, bend = workspace.since, workspace.spread, workspace.bend
     since[:] = 1.0
     spread_g, spread_u, bend_g, bend_u = 0.0, 0.0, 0.0, 0.0
     then_g, then_u = need_g, need_u
-    while t < end and _holds(g, then_g, t + LANE, axis_g) and _holds(u, then_u, t + LANE, axis_u):
+    while t < end and _resolves(g, then_g, t + LANE, axis_g) and _resolves(u, then_u, t + LANE, axis_u):
         for r in range(t, t + LANE):
             spread_g, spread_u = spread_g + spread[r, 0], spread_u + spread[r, 1]
             bend_g, bend_u = bend_g + bend[r, 0], bend_u + bend[r, 1]
@@ -143,14 +152,15 @@ def _stretch(t, end, need_g, need_u, max_g, max_u, g, u, axis_g, axis_u, workspa
 
 
 @njit(nogil=True, cache=True)
-def _attack(n, pool_prior, axis_g, axis_u, workspace, out, log_bayes):
-    """Posterior of one user after every report: out (n + 1, k); log_bayes (n + 1,) as in `posteriors`, or empty.
+def _user_posterior(n, pool_prior, axis_g, axis_u, workspace, out, log_bayes):
+    """Compute the posterior of one user after every report: out (n + 1, k); log_bayes (n + 1,) as in `posteriors`, or
+    empty.
 
-    What the grid is like after t reports depends on those alone, so that a prefix has the same bits in any run.
+    The grid after t reports depends on these reports alone, so that a prefix has the same bits in any run.
     """
     t, stage, wide = np.int64(0), np.int64(FIRST_STAGE), np.bool_(False)
     g, u = _climb(np.int64(0), np.inf, stage, axis_g), _climb(np.int64(0), np.inf, stage, axis_u)
-    grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, workspace)
+    grid, smallest = init_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, workspace)
     need_g, need_u, more_g, more_u, sum_g, sum_u = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     before_g, before_u, before = 0.0, 0.0, np.int64(0)
     for i in range(pool_prior.shape[0]):
@@ -158,27 +168,27 @@ def _attack(n, pool_prior, axis_g, axis_u, workspace, out, log_bayes):
     while t < n:
         begin = t
         foreseen = need_g + more_g, need_u + more_u, sum_g + more_g, sum_u + more_u
-        t = _stretch(t, min(n, stage), *foreseen, g, u, axis_g, axis_u, workspace)
-        smallest, wide = carry(begin, t, smallest, wide, grid, pool_prior, workspace, out, log_bayes)
+        t = _resolved_until(t, min(n, stage), *foreseen, g, u, axis_g, axis_u, workspace)
+        smallest, wide = multiply_reports(begin, t, smallest, wide, grid, pool_prior, workspace, out, log_bayes)
         if t >= n:
             break
         if t > begin:
             sum_g, sum_u = workspace.spread[:t, 0].sum(), workspace.spread[:t, 1].sum()
             more_g, more_u = MARGIN + MISSED * sum_g / t, MARGIN + MISSED * sum_u / t
-            need_g, need_u = _needs(grid, pool_prior.shape[0], axis_g.degrees[g], axis_u.degrees[u])
+            need_g, need_u = _required_sharpness(grid, pool_prior.shape[0], axis_g.degrees[g], axis_u.degrees[u])
             need_g, need_u = min(need_g, sum_g), min(need_u, sum_u)
             if t < stage:
                 continue
         begins = t == stage
         stage = next_stage(stage) if begins else stage
-        then_g = _ahead(need_g, t, stage, before_g, before) + more_g
-        then_u = _ahead(need_u, t, stage, before_u, before) + more_u
+        then_g = _extrapolate(need_g, t, stage, before_g, before) + more_g
+        then_u = _extrapolate(need_u, t, stage, before_u, before) + more_u
         if begins:
             before_g, before_u, before = need_g, need_u, t
-        if not (_holds(g, then_g, stage, axis_g) and _holds(u, then_u, stage, axis_u)):
+        if not (_resolves(g, then_g, stage, axis_g) and _resolves(u, then_u, stage, axis_u)):
             g, u = _climb(g, then_g, stage, axis_g), _climb(u, then_u, stage, axis_u)
-            grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, workspace)
-            smallest, wide = carry(
+            grid, smallest = init_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, workspace)
+            smallest, wide = multiply_reports(
                 np.int64(0), t, smallest, np.bool_(False), grid, pool_prior, workspace, out[:0], log_bayes
             )
 
@@ -197,20 +207,21 @@ def posteriors(
     out,
     log_bayes,
 ):
-    """Posterior of every user after every report: out (users, n + 1, k), rows beyond a user's length untouched.
+    """Compute the posterior of every user after every report: out (users, n + 1, k), rows beyond a user's length
+    untouched.
 
-    likelihood and steps as `scale_reports` has them; the axes are ladders of rules (`quadrature.Axis`). After an
-    impossible report: NaN. log_bayes (users, n + 1), or without rows: the logarithm of how much likelier the reports
-    are if some pool is preferred than if none is. Returns the first user and count of reports with another posterior
-    that is no number, or -1, -1.
+    likelihood and steps as in `scale_reports`; the axes are ladders of rules (`quadrature.Axis`). Rows from an
+    impossible report on are NaN. log_bayes (users, n + 1), or without rows: the log Bayes factor of some pool being
+    preferred against none. Returns the first user and report count whose posterior is otherwise not a number, or -1,
+    -1.
     """
     lost = (-1, -1)
     for user in range(out.shape[0]):
         n = scale_reports(
             likelihood, user * steps[0], steps, lengths[user], likelihood_offset, likelihood_scale, workspace
         )
-        own = log_bayes[user, : n + 1] if log_bayes.shape[0] > 0 else workspace.least[:0]
-        _attack(n, pool_prior, axis_g, axis_u, workspace, out[user, : n + 1], own)
+        own = log_bayes[user, : n + 1] if log_bayes.shape[0] > 0 else workspace.min_ratio[:0]
+        _user_posterior(n, pool_prior, axis_g, axis_u, workspace, out[user, : n + 1], own)
         if own.shape[0] > 0:
             neutral = 0.0
             own[0] = 0.0

@@ -1,27 +1,18 @@
-"""Random numbers from keyed streams: words, coins, draws from tables, binomial numbers.
+"""Random numbers from keyed streams: words, Bernoulli bits, draws from tables, binomial numbers.
 
-Counter-based random words: SplitMix64 evaluated at any index of any stream.
+**Counter-based generator.** SplitMix64, evaluated at any index of any stream. A *key* is 64 bits that name a stream;
+``random_uint64(key, i)`` is its i-th word. There is no state between draws, so that a user's draws depend neither on
+threads, nor on blocks, nor on how many reports follow.
 
-A *key* is 64 bits that name a stream; ``word(key, i)`` is its i-th word. Nothing is carried from one draw
-to the next, so what a user draws depends neither on threads, nor on blocks, nor on how many reports follow.
+**Alias tables** (Walker): a draw from any finite distribution takes one uniform number and no branch.
+
+**Binomial numbers**, exact for any n, by inversion or by transformed rejection.
 
 References
 ----------
 G. L. Steele, D. Lea, C. H. Flood. Fast splittable pseudorandom number generators. OOPSLA 2014.
-
-Words of independent coins, 64 to a word.
-
-Walker's alias tables: a draw from any finite distribution costs one uniform number and no branch.
-
-References
-----------
 M. D. Vose. A linear algorithm for generating random numbers with a given distribution. IEEE Transactions on Software
 Engineering 17, 1991.
-
-Binomial numbers from keyed streams, exact for any n.
-
-References
-----------
 W. Hörmann. The generation of binomial random variates. J. Stat. Comput. Simul. 46, 1993 (algorithm BTRS).
 """
 
@@ -39,16 +30,16 @@ from numba.extending import intrinsic
 __all__ = [
     "child",
     "child_keys",
+    "random_uint64",
     "trailing_zeros",
     "uniform",
     "uniforms",
-    "word",
 ]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 BRANCH = np.uint64(0xD1B54A32D192ED03)
 
-#: A state becomes a word by two shifts and multiplications and a last shift.
+#: The output function: two rounds of shift and multiplication, and a final shift.
 MIXERS, LAST_SHIFT = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)), 31
 
 (_S30, _M1), (_S27, _M2) = ((np.uint64(shift), np.uint64(factor)) for shift, factor in MIXERS)
@@ -58,14 +49,15 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 @njit(inline="always")
 def _mix(z):
+    """Return the output function of SplitMix64."""
     z = (z ^ (z >> _S30)) * _M1
     z = (z ^ (z >> _S27)) * _M2
     return z ^ (z >> _S31)
 
 
 @njit(inline="always")
-def word(key, index):
-    """The `index`-th 64-bit word of the stream `key`."""
+def random_uint64(key, index):
+    """Return the `index`-th 64-bit word of the stream `key`."""
     return _mix(key + (np.uint64(index) + _ONE) * GOLDEN)
 
 
@@ -84,20 +76,20 @@ def child(key, index):
 
 @njit(inline="always")
 def uniform(key, index):
-    """A multiple of 2^-53 in [0, 1)."""
-    return np.float64(word(key, index) >> _S11) * 1.1102230246251565e-16
+    """Return a multiple of 2^-53 in [0, 1), uniform."""
+    return np.float64(random_uint64(key, index) >> _S11) * 1.1102230246251565e-16
 
 
 @njit(nogil=True, cache=True)
 def child_keys(parents, indices, out):
-    """out[i] = child(parents[i], indices[i])."""
+    """Compute out[i] = child(parents[i], indices[i])."""
     for i in range(out.shape[0]):
         out[i] = child(parents[i], indices[i])
 
 
 @njit(nogil=True, cache=True)
 def uniforms(keys, index, out):
-    """out[i] = uniform(keys[i], index)."""
+    """Compute out[i] = uniform(keys[i], index)."""
     for i in range(out.shape[0]):
         out[i] = uniform(keys[i], index)
 
@@ -113,7 +105,7 @@ def trailing_zeros_twin(word):
 
 @intrinsic
 def trailing_zeros(typing, word):
-    """How many zeros stand below the lowest set bit of a 64-bit word; 64 of none."""
+    """Return the number of zeros below the lowest set bit of a 64-bit word; 64 for zero."""
 
     def codegen(context, builder, signature, args):
         if hasattr(builder, "cttz"):
@@ -123,12 +115,12 @@ def trailing_zeros(typing, word):
     return types.uint64(types.uint64), codegen
 
 
-#: Words that are tossed together: their bits stay in vector registers until the last of them is decided.
+#: Words drawn together: their bits stay in vector registers until the last of them is decided.
 TOGETHER = 16
 
 
 def _emit_bernoulli_lanes(builder, lanes, state, stride, threshold, pointer):
-    """The instructions of an intrinsic of `bernoulli_lanes`, in vector registers; returns the steps."""
+    """Emit the instructions of `bernoulli_lanes`, in vector registers; return the number of steps."""
     word, vector = ir.IntType(64), ir.VectorType(ir.IntType(64), lanes)
 
     def constant(values):
@@ -181,7 +173,7 @@ def _emit_bernoulli_lanes(builder, lanes, state, stride, threshold, pointer):
 
 @cache
 def vectors_compile(lanes):
-    """Whether LLVM takes `_emit_bernoulli_lanes`, tried in a module of its own when a kernel is compiled."""
+    """Return whether LLVM accepts `_emit_bernoulli_lanes`, tried in a separate module when a kernel is compiled."""
     word, module = ir.IntType(64), ir.Module()
     try:
         function = ir.Function(module, ir.FunctionType(word, [word, word, word, word.as_pointer()]), "tried")
@@ -194,10 +186,10 @@ def vectors_compile(lanes):
 
 
 def bernoulli_lanes_twin(lanes: int) -> Any:
-    """The function that the intrinsic of `bernoulli_lanes` is, in plain Python: one word after another."""
+    """Return the plain-Python equivalent of the intrinsic of `bernoulli_lanes`: one word after another."""
 
-    def toss(state, stride, threshold, out, first):
-        most = 0
+    def bernoulli(state, stride, threshold, out, first):
+        max_steps = 0
         for i in range(lanes):
             at, ones, open_ = state + np.uint64(i + 1) * GOLDEN, _ZERO, ~_ZERO
             rest, steps = threshold, 0
@@ -208,20 +200,20 @@ def bernoulli_lanes_twin(lanes: int) -> Any:
                 open_ &= zeros ^ set_
                 at, rest, steps = at + stride, rest << _ONE, steps + 1
             out[first + i] = ones
-            most = max(most, steps)
-        return most
+            max_steps = max(max_steps, steps)
+        return max_steps
 
-    return toss
+    return bernoulli
 
 
 def bernoulli_lanes(lanes: int) -> Any:
-    """An intrinsic for so many neighboring words; its plain twin where LLVM does not take it."""
+    """Return an intrinsic for this many neighboring words; its plain twin where LLVM does not accept it."""
 
     @intrinsic
-    def toss(typing, state, stride, threshold, out, first):
-        """out[first + i] = coins that are one with probability threshold / 2^64, i < lanes; returns the steps it took.
+    def bernoulli(typing, state, stride, threshold, out, first):
+        """Write bits that are one with probability threshold / 2^64 to out[first + i], i < lanes; return the steps.
 
-        Step b compares bit b of every coin's uniform binary fraction, most significant first, with that of the
+        Step b compares digit b of every bit's uniform binary fraction, most significant first, with that of the
         threshold: word i takes the words of the stream at `state` + (i + 1) GOLDEN + b `stride`.
         """
 
@@ -233,19 +225,19 @@ def bernoulli_lanes(lanes: int) -> Any:
 
         return types.int64(types.uint64, types.uint64, types.uint64, out, types.int64), codegen
 
-    return toss
+    return bernoulli
 
 
-_toss_many, _toss_one = bernoulli_lanes(TOGETHER), bernoulli_lanes(1)
+_bernoulli_many, _bernoulli_one = bernoulli_lanes(TOGETHER), bernoulli_lanes(1)
 
 
 @njit(inline="always")
 def bernoulli_words(key, index, threshold, out):
-    """Words of independent coins, each one with probability threshold / 2^64; returns the next free index.
+    """Write words of independent bits, each one with probability threshold / 2^64; return the next free index.
 
-    Every coin compares a uniform binary fraction with the threshold, bit after bit from the most significant, and is
-    decided at the first difference: 1,024 coins after about eleven bits. Bit b of word w is that of `word` number
-    index + b count + w, of count words.
+    Every bit compares a uniform binary fraction with the threshold, from the most significant digit on, and is decided
+    at the first difference: 1,024 bits after about eleven digits. Digit b of word w is word number index + b count + w
+    of the stream, of count words.
     """
     count, steps = out.shape[0], 0
     if threshold == 0:
@@ -255,9 +247,9 @@ def bernoulli_words(key, index, threshold, out):
     stride, state = np.uint64(count) * GOLDEN, key + np.uint64(index) * GOLDEN
     whole = count - count % TOGETHER
     for w in range(0, whole, TOGETHER):
-        steps = max(steps, _toss_many(state + np.uint64(w) * GOLDEN, stride, threshold, out, w))
+        steps = max(steps, _bernoulli_many(state + np.uint64(w) * GOLDEN, stride, threshold, out, w))
     for w in range(whole, count):
-        steps = max(steps, _toss_one(state + np.uint64(w) * GOLDEN, stride, threshold, out, w))
+        steps = max(steps, _bernoulli_one(state + np.uint64(w) * GOLDEN, stride, threshold, out, w))
     return index + steps * count
 
 
@@ -266,7 +258,8 @@ def lay_alias(weights, stack, keep, alias):
     """Fill keep and alias: column z, drawn uniformly, stands for alias[z, 1] = z with probability keep[z], else for
     alias[z, 0].
 
-    weights need not add up to one; stack is room for as many integers: poor columns from the left, rich from the right.
+    weights need not add up to one; stack (as many integers) is scratch: poor columns from the left, rich ones from the
+    right.
     """
     size, total = weights.shape[0], 0.0
     for z in range(size):
@@ -291,23 +284,23 @@ def lay_alias(weights, stack, keep, alias):
             rich += 1
             stack[poor] = donor
             poor += 1
-    # the poor that rounding leaves over are full
+    # entries that rounding leaves below one are full
     for i in range(poor):
         keep[stack[i]] = 1.0
 
 
 @njit(inline="always")
 def pick(keep, alias, row, u):
-    """The column that the uniform number u in [0, 1) draws from a row of tables.
+    """Return the column that the uniform number u in [0, 1) draws from a row of alias tables.
 
-    The sign of a difference says where to look, so that no branch is guessed, which would be in vain half of the time;
-    a slice of the tables would be counted in and out.
+    The sign of a difference selects the column without a branch, which would be mispredicted half of the time. The
+    tables are passed whole: a slice costs reference counts.
     """
     x = u * keep.shape[1]
     z = np.int64(x)
     at = np.uint64(z)
-    kept = np.float64(x - np.float64(z) - keep[row, at]).view(np.uint64) >> _SIGN
-    return alias[row, at, kept]
+    aliased = np.float64(x - np.float64(z) - keep[row, at]).view(np.uint64) >> _SIGN
+    return alias[row, at, aliased]
 
 
 _TAIL = np.array(
@@ -328,7 +321,7 @@ _TAIL = np.array(
 
 @njit(nogil=True, cache=True)
 def _stirling_tail(k):
-    """log k! minus Stirling's formula for it."""
+    """Return log k! minus Stirling's formula."""
     if k <= 9:
         return _TAIL[int(k)]
     square = (k + 1.0) * (k + 1.0)
@@ -337,7 +330,7 @@ def _stirling_tail(k):
 
 @njit(nogil=True, cache=True)
 def _walk(n, p, u):
-    """Inversion for n p < 10: walk up the probabilities until they exceed u."""
+    """Draw by inversion for n p < 10: sum up the probabilities until they exceed u."""
     ratio = p / (1.0 - p)
     probability = math.exp(n * math.log1p(-p))
     x = 0
@@ -350,7 +343,7 @@ def _walk(n, p, u):
 
 @njit(nogil=True, cache=True)
 def _reject(n, p, key, index):
-    """Transformed rejection with squeeze for n p >= 10 and p <= 1/2."""
+    """Draw by transformed rejection with squeeze for n p >= 10 and p <= 1/2."""
     spread = math.sqrt(n * p * (1.0 - p))
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -387,7 +380,7 @@ def _reject(n, p, key, index):
 
 @njit(nogil=True, cache=True)
 def binomial(n, p, key, index):
-    """A Binomial(n, p) number and the next free index of the stream."""
+    """Return a Binomial(n, p) number and the next free index of the stream."""
     if n <= 0 or p <= 0.0:
         return np.int64(0), index
     if p >= 1.0:
@@ -400,7 +393,7 @@ def binomial(n, p, key, index):
 
 @njit(nogil=True, cache=True)
 def binomial_half(n, p, key, index):
-    """`binomial` for 0 < p <= 1/2."""
+    """Return `binomial` for 0 < p <= 1/2."""
     if n * p < 10.0:
         return np.int64(_walk(n, p, uniform(key, index))), index + 1
     return _reject(n, p, key, index)
@@ -408,10 +401,10 @@ def binomial_half(n, p, key, index):
 
 @njit(nogil=True, cache=True)
 def tabulate(first, p, probabilities, stack, starts, keep, alias):
-    """Alias tables of Binomial(first + r, p) for every row r of `keep`.
+    """Compute alias tables of Binomial(first + r, p) for every row r of `keep`.
 
-    Column z of row r is the value starts[r] + z; what is left out on either side is below the resolution of a uniform
-    number. probabilities and stack (int64) are room for one row.
+    Column z of row r is the value starts[r] + z; the omitted tails are below the resolution of a uniform number.
+    probabilities and stack (int64) are scratch for one row.
     """
     rows, width = keep.shape
     for r in range(rows):

@@ -1,4 +1,4 @@
-"""Synthetic users: which pool, then which object of it, report after report."""
+"""Synthetic users: for each event, draw a pool and then an object of it."""
 
 import math
 
@@ -9,7 +9,7 @@ from poolscope.kernels.random import uniform
 
 @njit(inline="always")
 def _search(cumulative, begin, end, target):
-    """First index in begin..end-1 whose cumulative weight exceeds the target."""
+    """Return the first index in begin..end-1 whose cumulative weight exceeds the target."""
     last = end - 1
     while begin < last:
         middle = (begin + last) >> 1
@@ -22,7 +22,7 @@ def _search(cumulative, begin, end, target):
 
 @njit(nogil=True, cache=True)
 def draw_objects(cumulative, keys, out):
-    """One object for each key, from cumulative weights over the universe."""
+    """Draw one object for each key, from cumulative weights over the universe."""
     size = cumulative.shape[0]
     for i in range(keys.shape[0]):
         out[i] = _search(cumulative, 0, size, uniform(keys[i], 0) * cumulative[size - 1])
@@ -30,7 +30,9 @@ def draw_objects(cumulative, keys, out):
 
 @njit(inline="always")
 def _draw_trace(key, gamma, delta, iota, k, order, starts, cumulative, out):
-    """eq. (user_behavior): section 0 is the neutral pool, section i the pool i - 1; sections are runs of `order`."""
+    """Draw a trace by eq. (user_behavior): section 0 is the neutral pool, section i the pool i - 1; sections are runs
+    of `order`.
+    """
     for t in range(out.shape[0]):
         u = uniform(key, 2 * t)
         if u >= gamma:
@@ -38,7 +40,7 @@ def _draw_trace(key, gamma, delta, iota, k, order, starts, cumulative, out):
         elif u < gamma * delta:
             section = iota + 1
         else:
-            # what is left of u is uniform over the k - 1 alternative pools
+            # the remainder of u is uniform over the k - 1 alternative pools
             other = min(k - 2, int((u - gamma * delta) / (gamma - gamma * delta) * (k - 1)))
             section = other + 1 if other < iota else other + 2
         begin, end = starts[section], starts[section + 1]
@@ -48,7 +50,7 @@ def _draw_trace(key, gamma, delta, iota, k, order, starts, cumulative, out):
 
 @njit(nogil=True, cache=True)
 def draw_traces(keys, gamma, delta, iota, k, order, starts, cumulative, out):
-    """Traces of users who share one popularity; cumulative (universe) restarts with each section of `order`."""
+    """Draw traces of users who share one popularity; cumulative (universe) restarts with each section of `order`."""
     for user in range(keys.shape[0]):
         _draw_trace(
             keys[user],
@@ -65,20 +67,20 @@ def draw_traces(keys, gamma, delta, iota, k, order, starts, cumulative, out):
 
 @njit(nogil=True, cache=True)
 def perturb(key, popularity, sigma, out):
-    """A user's own popularity: Gaussian noise on each object, shifted by its least value, normalized."""
+    """Perturb a user's popularity: Gaussian noise on each object, shifted by the smallest value, normalized."""
     size = popularity.shape[0]
-    least = math.inf
+    lowest = math.inf
     for z in range(0, size, 2):
         radius = sigma * math.sqrt(-2.0 * math.log(1.0 - uniform(key, z)))
         angle = 2.0 * math.pi * uniform(key, z + 1)
         out[z] = popularity[z] + radius * math.cos(angle)
-        least = min(least, out[z])
+        lowest = min(lowest, out[z])
         if z + 1 < size:
             out[z + 1] = popularity[z + 1] + radius * math.sin(angle)
-            least = min(least, out[z + 1])
+            lowest = min(lowest, out[z + 1])
     total = 0.0
     for z in range(size):
-        out[z] += abs(least)
+        out[z] += abs(lowest)
         total += out[z]
     for z in range(size):
         out[z] /= total
@@ -86,13 +88,13 @@ def perturb(key, popularity, sigma, out):
 
 @njit(nogil=True, cache=True)
 def draw_own_traces(keys, tastes, gamma, delta, iota, k, order, starts, popularity, sigma, own, cumulative, out):
-    """Traces of users who each perturb the popularity. own and cumulative (universe) are scratch."""
+    """Draw traces of users who each perturb the popularity; own and cumulative (universe) are scratch."""
     for user in range(keys.shape[0]):
         perturb(tastes[user], popularity, sigma, own)
         for section in range(starts.shape[0] - 1):
             total = 0.0
             for i in range(starts[section], starts[section + 1]):
-                # noise can leave an object a hair below zero by rounding
+                # rounding can leave an object slightly below zero
                 total += max(own[order[i]], 0.0)
                 cumulative[i] = total
         _draw_trace(

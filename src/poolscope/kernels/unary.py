@@ -1,6 +1,6 @@
 """Reports with a bit for each object: noise, subsets, the mass of the set bits, and their counts.
 
-PI-RAPPOR's subsets are lines over a finite field: the line (a, b) holds z if a z + b mod p is below k.
+PI-RAPPOR's subsets are lines over a finite field: the line (a, b) contains z if a z + b mod p is below k.
 """
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ from numba import njit
 
 from poolscope.kernels.grouping import clear_bit, is_set, population, set_bit, sum_positions, sum_set_bits
 from poolscope.kernels.hadamard import TILE
-from poolscope.kernels.random import bernoulli_words, uniform, word
+from poolscope.kernels.random import bernoulli_words, random_uint64, uniform
 
 _BYTE, _ALL = np.uint64(0xFF), np.uint64(0xFFFFFFFFFFFFFFFF)
 
-#: Byte -> its bits, one to a byte of the word.
+#: Byte -> a word with one of its bits in each byte.
 SPREAD = np.array([sum((b >> i & 1) << 8 * i for i in range(8)) for b in range(256)], dtype=np.uint64)
 
 
 @njit(nogil=True, cache=True)
 def flip_bits(objects, keys, m, raised, dropped, out):
-    """One-hot vectors with noise: zeros become one with probability raised / 2^64, the one zero with dropped / 2^64."""
+    """Draw noisy one-hot vectors: zeros become one with probability raised / 2^64, the one zero with dropped / 2^64."""
     spare = np.uint64(64 * out.shape[1] - m)
     for r in range(objects.shape[0]):
         words, own = out[r], np.uint64(objects[r])
         bernoulli_words(keys[r], 1, raised, words)
         words[words.shape[0] - 1] &= _ALL >> spare
         clear_bit(words, own)
-        if word(keys[r], 0) >= dropped:
+        if random_uint64(keys[r], 0) >= dropped:
             set_bit(words, own)
 
 
 @njit(nogil=True, cache=True)
-def flip_again(answers, keys, m, raised, dropped, lost, out):
-    """Bit vectors with noise: zeros become one with probability raised / 2^64, ones become zero with dropped / 2^64.
+def flip_bits_again(vectors, keys, m, raised, dropped, lost, out):
+    """Add noise to bit vectors: zeros become one with probability raised / 2^64, ones become zero with dropped / 2^64.
 
     lost (as many words) is scratch.
     """
     spare = np.uint64(64 * out.shape[1] - m)
-    for r in range(answers.shape[0]):
+    for r in range(vectors.shape[0]):
         words = out[r]
         free = bernoulli_words(keys[r], 0, raised, words)
         bernoulli_words(keys[r], free, dropped, lost)
         for w in range(words.shape[0]):
-            words[w] = (answers[r, w] & ~lost[w]) | (words[w] & ~answers[r, w])
+            words[w] = (vectors[r, w] & ~lost[w]) | (words[w] & ~vectors[r, w])
         words[words.shape[0] - 1] &= _ALL >> spare
 
 
 @njit(nogil=True, cache=True)
 def choose_subsets(objects, keys, m, size, included, raised, out):
-    """Uniform subsets of so many of m objects, which include the own one with the given probability.
+    """Draw uniform subsets of `size` of m objects, which include the true one with the given probability.
 
-    Each of the others is taken with probability raised / 2^64, then others are added or removed at random until their
-    number is right. By symmetry the result is uniform, whatever the probability; a good one leaves little to do.
+    Each of the others is included with probability raised / 2^64; then others are added or removed at random until the
+    size is right. By symmetry the result is uniform for any such probability; a good one leaves few corrections.
     """
     spare = np.uint64(64 * out.shape[1] - m)
     for r in range(objects.shape[0]):
@@ -81,16 +81,16 @@ def choose_subsets(objects, keys, m, size, included, raised, out):
 
 @njit(nogil=True, cache=True)
 def support_mass(words, rows, positions, out):
-    """out[places[r], c] = sum of the table's rows at the set bits of report r."""
+    """Compute out[positions[r], c], the sum of the table's rows at the set bits of report r."""
     for r in range(words.shape[0]):
         sum_set_bits(words[r], rows, out[positions[r]])
 
 
 @njit(nogil=True, cache=True)
 def count_bits(bits, spread, tally, out):
-    """out[i] += number of reports whose bit i is set; bits (reports, bytes), tally (bytes,) scratch.
+    """Add the number of reports whose bit i is set to out[i]; bits (reports, bytes), tally (bytes,) scratch.
 
-    A byte's eight bits are counted at once, in the eight bytes of a word, which are emptied before they overflow.
+    The eight bits of a byte are counted at once, in the eight bytes of a word, which are flushed before they overflow.
     """
     reports, size = bits.shape
     for start in range(0, reports, 255):
@@ -103,52 +103,52 @@ def count_bits(bits, spread, tally, out):
 
 
 @njit(nogil=True, cache=True)
-def draw(objects, keys, prime, had, kept, a, b):
-    """A uniform line that has the object, with probability `kept`; else a uniform one that has not."""
+def draw(objects, keys, prime, size, p, a, b):
+    """Draw a uniform line that contains the object with probability p, else a uniform one that does not."""
     for r in range(objects.shape[0]):
-        likelihood_scale = np.int64(uniform(keys[r], 0) * prime)
-        if uniform(keys[r], 1) < kept:
-            value = np.int64(uniform(keys[r], 2) * had)
+        slope = np.int64(uniform(keys[r], 0) * prime)
+        if uniform(keys[r], 1) < p:
+            value = np.int64(uniform(keys[r], 2) * size)
         else:
-            value = had + np.int64(uniform(keys[r], 2) * (prime - had))
-        a[r] = likelihood_scale
-        b[r] = (value - likelihood_scale * objects[r] % prime + prime) % prime
+            value = size + np.int64(uniform(keys[r], 2) * (prime - size))
+        a[r] = slope
+        b[r] = (value - slope * objects[r] % prime + prime) % prime
 
 
 @njit(nogil=True, cache=True)
-def support(a, b, prime, had, out):
-    """out[r, z] = whether line r has z."""
+def support(a, b, prime, size, out):
+    """Compute out[r, z]: whether line r contains z."""
     for r in range(out.shape[0]):
         value = b[r]
         for z in range(out.shape[1]):
-            out[r, z] = value < had
+            out[r, z] = value < size
             value += a[r]
             if value >= prime:
                 value -= prime
 
 
 @njit(nogil=True, cache=True)
-def counts(a, b, prime, had, out):
-    """out[z] += number of lines that have z."""
+def counts(a, b, prime, size, out):
+    """Add the number of lines that contain z to out[z]."""
     for first in range(0, out.shape[0], TILE):
         part = out[first : first + TILE]
         for r in range(a.shape[0]):
             step, value = a[r], (a[r] * first + b[r]) % prime
             for z in range(part.shape[0]):
-                part[z] += value < had
+                part[z] += value < size
                 value += step
                 value -= prime if value >= prime else 0
 
 
 @njit(nogil=True, cache=True)
-def mass(a, b, prime, had, universe, rows, out):
-    """out[r, c] = sum of the table's rows at the objects that line r has."""
+def mass(a, b, prime, size, universe, rows, out):
+    """Compute out[r, c], the sum of the table's rows at the objects on line r."""
     for r in range(out.shape[0]):
         step, value, count = a[r], b[r], 0
         for z in range(universe):
-            # written always, kept if it counts: there is no branch to mispredict
+            # written unconditionally and overwritten unless it counts: no branch to mispredict
             rows.positions[np.uint64(count)] = np.uint64(z)
-            count += value < had
+            count += value < size
             value += step
             value -= prime if value >= prime else 0
         sum_positions(rows, count, out[r])

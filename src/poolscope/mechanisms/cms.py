@@ -13,7 +13,7 @@ from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import cms as kernels
 from poolscope.kernels import hadamard as hadamard_kernels
-from poolscope.kernels.grouping import empty_table, positions_room
+from poolscope.kernels.grouping import empty_table, positions_buffer
 from poolscope.kernels.hadamard import TOGETHER, sketch_rows
 from poolscope.mechanisms.hashing import Bijection, Buckets, HashFamily, check_range
 from poolscope.mechanisms.protocols import (
@@ -111,14 +111,14 @@ class CMS(Sketch):
         for buckets, starts, order in self.grouped(self.shared_by(keys)):
             kernels.sent_masses(starts, order, buckets, *made, *seen, positions, out)
 
-    def _seen(self, views: PoolWeights) -> tuple[Integers, Floats, kernels.Scratch]:
+    def _seen(self, views: PoolWeights) -> tuple[Integers, Floats, kernels.MassWorkspace]:
         """What objects add to the masses of a function's buckets, and room for these."""
         layout = packed(views)
-        return layout.runs, layout.weights, kernels.scratch(self.m, layout.empty(self.m), views.width)
+        return layout.runs, layout.weights, kernels.mass_workspace(self.m, layout.empty(self.m), views.width)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         words = as_words(reports["bits"], self.m)
-        workspace = positions_room(self.m), np.empty(self.m, dtype=np.int64)
+        workspace = positions_buffer(self.m), np.empty(self.m, dtype=np.int64)
         out = np.zeros(self.universe, dtype=np.int64)
         for buckets, starts, order in self.grouped(reports["hash"]):
             kernels.supports(starts, order, buckets, words, *workspace, out)

@@ -15,7 +15,7 @@ from scipy import sparse
 from poolscope.core.arrays import Floats, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import bloom as kernels
-from poolscope.kernels.grouping import positions_room
+from poolscope.kernels.grouping import positions_buffer
 from poolscope.mechanisms.hashing import BUCKETS_AT_ONCE, PAIRS_LOOKED_AT, Buckets, HashFamily
 from poolscope.mechanisms.protocols import (
     PoolWeights,
@@ -285,7 +285,7 @@ class Rappor(Hashed, Counting, Likelihood):
 
     def tally(self, reports: Reports) -> NDArray[np.int64]:
         """(3, universe) reports that support each object; its bits that are set in them; its bits in their cohorts."""
-        words, positions_set = as_words(reports["bits"], self.m), positions_room(self.m)
+        words, positions_set = as_words(reports["bits"], self.m), positions_buffer(self.m)
         out = np.zeros((2, self.universe), dtype=np.int64)
         for positions, starts, order in self.grouped(reports["cohort"]):
             sketch = np.zeros((len(positions), self.m + 1), dtype=np.int64)
@@ -337,7 +337,8 @@ class Rappor(Hashed, Counting, Likelihood):
             # by what each bit that is set says, and each that is not
             yes, no = (1.0 - self.dropped) / self.raised, self.dropped / (1.0 - self.raised)
             bits = np.arange(self.hashes + 1.0)
-            seen = table, no**bits, (yes / no) ** bits, kernels.cohort(self.universe, self.hashes, self.m, views.width)
+            masses = kernels.cohort_masses(self.universe, self.hashes, self.m, views.width)
+            seen = table, no**bits, (yes / no) ** bits, masses
             for positions, starts, order in by_cohort:
                 kernels.mass_by_bits(starts, order, positions, words, *seen, out)
             return out

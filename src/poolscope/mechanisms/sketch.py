@@ -22,7 +22,7 @@ from scipy import special
 from poolscope.core.arrays import Floats, Integers, Keys, Map
 from poolscope.core.randomness import children, generator
 from poolscope.kernels import cms as kernels
-from poolscope.kernels.grouping import Places, Rows, empty_rows
+from poolscope.kernels.grouping import ColumnLayout, MassRows, empty_rows
 from poolscope.kernels.random import lay_alias, tabulate
 from poolscope.mechanisms import hashing
 from poolscope.mechanisms.hashing import (
@@ -177,7 +177,7 @@ class Layout:
     adds to the counts; None where nothing is counted. column_of (such views, universe): its columns.
     """
 
-    columns_at: Places
+    columns_at: ColumnLayout
     columns: int
     weights: Floats
     column_of: NDArray[np.int64]
@@ -202,11 +202,11 @@ class Layout:
             view, word = view + max(1, together), np.zeros_like(word)
         return np.concatenate(found)
 
-    def empty(self, rows: int) -> Rows:
+    def empty(self, rows: int) -> MassRows:
         """So many rows to be filled."""
         return empty_rows(rows, self.columns + (self.words is not None), self.columns_at)
 
-    def rows(self) -> Rows:
+    def rows(self) -> MassRows:
         """A row for each object."""
         rows = self.empty(len(self.weights))
         table, objects = rows.table, np.arange(len(self.weights))
@@ -263,7 +263,7 @@ def _layout(views: PoolWeights, counted: NDArray[np.bool_]) -> Layout:
         words = np.bitwise_or.reduce(np.uint64(1) << shift[views.columns[counted]], axis=0)
     mask = (np.uint64(1) << bits.astype(np.uint64)) - np.uint64(1)
     return Layout(
-        columns_at=Places(column, weight, shift, mask),
+        columns_at=ColumnLayout(column, weight, shift, mask),
         columns=len(held),
         weights=np.ascontiguousarray(views.weights[~counted].T),
         column_of=column[views.columns[~counted]],
@@ -305,7 +305,7 @@ def sketch_counts(
     distribution = np.asarray(flips, dtype=np.float64), popularity, keep, alias, rests, near
 
     def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:
-        kernels.sketch_rows(buckets, totals, keys, *distribution, kernels.sketch_scratch(family.m), out)
+        kernels.sketch_rows(buckets, totals, keys, *distribution, kernels.sketch_workspace(family.m), out)
 
     return over_functions(family, totals, key, rows, (len(flips), family.universe), threads)
 

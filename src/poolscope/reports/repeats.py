@@ -30,7 +30,7 @@ from scipy.special import gammaln, rel_entr
 
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.randomness import user_keys
-from poolscope.devices.protocols import Device, Identical, memoizes
+from poolscope.devices.protocols import Device, IdenticalReports, memoizes
 from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.grr import GRR
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
@@ -110,9 +110,9 @@ class Repeats:
         """Add a block."""
         self._hashes.append(hashed(reports))
         if memoizes(self._device) and self._slots is None:
-            evidence = self._device.evidence({name: column[:1] for name, column in reports.items()})
+            evidence = self._device.likelihood({name: column[:1] for name, column in reports.items()})
             # where noise is added to a memoized response, equal responses do not make equal reports
-            self._slots = int(evidence.slots.max()) + 1 if isinstance(evidence.distribution, Identical) else 0
+            self._slots = int(evidence.slots.max()) + 1 if isinstance(evidence.distribution, IdenticalReports) else 0
 
     def found(self, users: Integers) -> str | None:
         """What is wrong, in one line; `users` (reports,) numbers the user of each report from 0."""

@@ -34,7 +34,7 @@ from poolscope.core.files import (
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import curator_key
 from poolscope.core.tables.atomic import write_text
-from poolscope.game.blocks import Playing, all_blocks, block_size, check_size, play_parts, playing
+from poolscope.game.blocks import BlockRun, all_blocks, block_size, check_size, play_blocks_to_files, users_to_play
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
@@ -318,9 +318,9 @@ def _outcomes(
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """Each adversary and its outcomes after all reports; only these are held."""
     with scratch_folder(beside) as folder:
-        playing = Playing(game=game, seed=seed, folder=folder.absolute())
+        playing = BlockRun(game=game, seed=seed, folder=folder.absolute())
         todo = all_blocks(users, block_size(game, users, engine))
-        parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))
+        parts = sorted(playing.folder / part.name for part in play_blocks_to_files(playing, todo, engine, tick))
         for name in game.pool_counts:
             outcomes = OutcomeFiles(tuple(parts))
             columns = outcomes.extended((*OUTCOMES, *counted_columns(game.threshold)))
@@ -367,7 +367,7 @@ def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[f
 def _count(game: Game, users: int | None, scenario: Scenario) -> int:
     """How many users play: without a word the scenario's, up to a thousand."""
     asked = scenario.users.count if scenario.users else None
-    return playing(game, users) or min(asked or DEFAULT_USERS, DEFAULT_USERS)
+    return users_to_play(game, users) or min(asked or DEFAULT_USERS, DEFAULT_USERS)
 
 
 def _served(game: Game, estimate_from: int, seed: int, engine: Engine) -> dict[str, Any]:

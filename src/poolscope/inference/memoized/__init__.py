@@ -1,1 +1,1 @@
-"""The attack on devices that keep their answers."""
+"""The attack on devices that memoize responses."""

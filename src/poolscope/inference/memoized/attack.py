@@ -1,21 +1,21 @@
-r"""The attack on devices that memoize, by adversaries who know of it and by others.
+r"""The attack on devices that memoize responses, by adversaries who know of it and by others.
 
-What groups of identical reports say about the preferred pool, where no two objects share an answer.
+**Identical reports.** Where a report is its memoized response, reports fall into groups g, each the response to one
+object, sent c_g times. Where no two objects share a response, different groups are different objects. The likelihood is
+then a sum over injective maps from groups to objects, a permanent:
 
-Reports fall into groups g, each the answer that was kept for one object, sent c_g times. Different groups are different
-objects, for one object has one answer; so the likelihood is a sum over injective maps from groups to objects,
+.. math:: \sum_{\sigma \text{ injective}} \prod_g \Pr[r_g | \sigma(g)] \, \Phi(\sigma(g))^{c_g} .
 
-.. math:: \sum_{\sigma \text{ injective}} \prod_g \Pr[r_g | \sigma(g)] \, \Phi(\sigma(g))^{c_g} ,
+There are two ways to score the pools by it, both with the integral over relevant interest and polarization.
 
-a permanent. Two ways to score the pools by it, the integral over relevant interest and polarization included:
+`exact_scores` computes the sum. Within a pool it is independent of the behavior, so that it is computed once for every
+set of groups and every pool. Only the number of reports in each pool enters the integral. Time is exponential in the
+number of groups.
 
-`exact_scores` takes the sum as it is. Within a pool it does not depend on the behavior, so it is taken for every set
-of groups and every pool once, and only the number of reports in each pool meets the integral. Time is exponential in
-the number of groups.
+`occupancy_scores` is an approximation for any number of groups (`occupancy`).
 
-`occupancy_scores` is for any number of groups (`occupancy`).
-
-The attack on devices that keep their answers, by adversaries who know of it and by others.
+**Shared responses and noisy reports.** `tables` and `table_samplers` handle responses that slots share, and `chains`
+handles noisy bit vectors.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.devices.policy import ReportBatch
-from poolscope.devices.protocols import Bits, Evidence, Identical, MemoizingDevice
+from poolscope.devices.protocols import IdenticalReports, MemoizingDevice, NoisyBits, ReportLikelihood
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.independent import Posteriors, lengths_of, posterior_of_each
-from poolscope.inference.memoized.chains import Found, memoized_posterior
+from poolscope.inference.independent import BlockPosteriors, lengths_of, posterior_of_independent_reports
+from poolscope.inference.memoized.chains import PosteriorEstimate, memoized_posterior
 from poolscope.inference.memoized.occupancy import normalized, occupancy_of
 from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
-from poolscope.inference.memoized.tables import Tables, table_sum, tables_of
+from poolscope.inference.memoized.tables import ResponseTables, table_sum, tables_of
 from poolscope.inference.posterior import not_a_number
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels.memoized_occupancy import injective_sums
@@ -48,7 +48,7 @@ from poolscope.population.popularity import within_pools
 
 
 def exact_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Floats:
-    """Log scores (k,) by the sum over all injective maps, for at most a dozen groups."""
+    """Return log scores (k,) by the sum over all injective maps, for at most a dozen groups."""
     counts, k = _checked(log_likelihood, counts, adversary), adversary.k
     if len(counts) > 12:
         raise InputError("the exact sum is for at most 12 groups of reports", value=len(counts))
@@ -57,27 +57,28 @@ def exact_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary)
     sums = np.empty((k + 1, 1 << len(counts)))
     for j in range(k + 1):
         injective_sums(np.ascontiguousarray(weights[:, section == j]), sums[j])
-    neutral, own, rest = _three_sets(len(counts))
+    neutral, own, rest = _three_way_splits(len(counts))
     size = _sizes(counts)
     held = _log_integrals(size[neutral], size[own], size[rest], adversary)
     out = np.empty(k)
     with np.errstate(divide="ignore"):
         for i in range(k):
-            others = _together([sums[j + 1] for j in range(k) if j != i])
+            others = _union_sums([sums[j + 1] for j in range(k) if j != i])
             terms = np.log(sums[0][neutral]) + np.log(sums[i + 1][own]) + np.log(others[rest])
             out[i] = logsumexp(terms + held)
         return out + scale + np.log(adversary.belief.pool_prior(k))
 
 
 def occupancy_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Floats:
-    """Log scores (k,) with the groups as points of a Poisson process, on finer and finer grids until they stand."""
+    """Return log scores (k,) by the occupancy approximation, on finer and finer grids until they converge."""
     counts = _checked(log_likelihood, counts, adversary)
     weights, scale = _scaled(log_likelihood, counts, adversary)
     occupancy = occupancy_of(adversary, int(counts.sum()))
-    return occupancy.settled(occupancy.moments(weights), counts)[2] + scale
+    return occupancy.converged(occupancy.moments(weights), counts)[2] + scale
 
 
 def _checked(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Integers:
+    """Validate the shapes, and return the counts as integers."""
     counts = np.asarray(counts, dtype=np.int64)
     expected = len(counts), adversary.universe.size
     if counts.ndim != 1 or np.shape(log_likelihood) != expected or np.any(counts < 1):
@@ -86,7 +87,7 @@ def _checked(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> 
 
 
 def _scaled(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> tuple[Floats, float]:
-    """Pr[report | z] p(z | pool)^c of each group, the largest scaled to one, and the log of what was taken out."""
+    """Return Pr[report | z] p(z | pool)^c of each group, the largest scaled to one, and the log of the scale."""
     within = within_pools(adversary.universe, adversary.popularity, empty="uniform")
     with np.errstate(divide="ignore"):
         logs = log_likelihood + counts[:, None] * np.log(within)
@@ -95,12 +96,9 @@ def _scaled(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> t
     return np.exp(logs - top), float(top.sum())
 
 
-# Exact
-
-
 @lru_cache(maxsize=16)
-def _three_sets(groups: int) -> tuple[Integers, Integers, Integers]:
-    """All ways to put each group into one of three sets, as the sets' bits."""
+def _three_way_splits(groups: int) -> tuple[Integers, Integers, Integers]:
+    """Return all ways to split the groups into three sets, as bit masks."""
     sets = np.zeros((3, 1), dtype=np.int64)
     for g in range(groups):
         sets = np.concatenate([sets | (np.eye(3, dtype=np.int64)[:, [i]] << g) for i in range(3)], axis=1)
@@ -108,15 +106,15 @@ def _three_sets(groups: int) -> tuple[Integers, Integers, Integers]:
 
 
 @lru_cache(maxsize=16)
-def _two_sets(groups: int) -> tuple[Integers, Integers]:
-    """All pairs of disjoint sets of groups."""
-    left, right, _ = _three_sets(groups)
+def _disjoint_pairs(groups: int) -> tuple[Integers, Integers]:
+    """Return all pairs of disjoint sets of groups."""
+    left, right, _ = _three_way_splits(groups)
     return left, right
 
 
-def _together(sums: list[Floats]) -> Floats:
-    """The sums over a union of pools: a set of groups is split between them in every way."""
-    left, right = _two_sets(len(sums[0]).bit_length() - 1)
+def _union_sums(sums: list[Floats]) -> Floats:
+    """Return the sums over a union of pools: a set of groups is split between them in every way."""
+    left, right = _disjoint_pairs(len(sums[0]).bit_length() - 1)
     total = sums[0]
     for more in sums[1:]:
         split = total[left] * more[right]
@@ -125,7 +123,7 @@ def _together(sums: list[Floats]) -> Floats:
 
 
 def _sizes(counts: Integers) -> Integers:
-    """Reports of every set of groups."""
+    """Return the reports of every set of groups."""
     out = np.zeros(1, dtype=np.int64)
     for count in counts:
         out = np.concatenate([out, out + count])
@@ -133,7 +131,7 @@ def _sizes(counts: Integers) -> Integers:
 
 
 def _log_integrals(neutral: Integers, own: Integers, rest: Integers, adversary: Adversary) -> Floats:
-    """Log of E[(1-gamma)^neutral (gamma delta)^own (gamma (1-delta)/(k-1))^rest], for reports that add up to n each."""
+    """Return log E[(1-gamma)^neutral (gamma delta)^own (gamma (1-delta)/(k-1))^rest], where the three add up to n."""
     k, n = adversary.k, int(neutral[0] + own[0] + rest[0])
     g, not_g, weight = fixed_rule(adversary.belief.interest, n)[:3]
     u, not_u, weight_u = fixed_rule(adversary.belief.polarization, n)[:3]
@@ -142,7 +140,7 @@ def _log_integrals(neutral: Integers, own: Integers, rest: Integers, adversary: 
 
 
 def _log_moments(a: Integers, b: Integers, x: Floats, y: Floats, weight: Floats) -> Floats:
-    """Log of the mean of x^a y^b; many exponents are the same."""
+    """Return log E[x^a y^b]; many exponents coincide."""
     pairs, which = np.unique(np.stack([a, b], axis=1), axis=0, return_inverse=True)
     logs = pairs @ np.log(np.stack([x, y]))
     some = weight > 0
@@ -150,27 +148,27 @@ def _log_moments(a: Integers, b: Integers, x: Floats, y: Floats, weight: Floats)
     return mixed
 
 
-#: Users whose posteriors are worked out at once, by each thread: one takes a tenth of a second and more.
+#: Users that a thread processes at a time: one takes a tenth of a second or more.
 CHUNK = 8
 
-#: Groups of identical reports up to which all that they can be is summed: 3^10 terms a pool, a tenth of a second.
+#: Groups of identical reports up to which the sum is exact: 3^10 terms per pool, a tenth of a second.
 EXACT = 10
 
-#: Groups times objects above which there is no time to sample what the groups can be.
+#: Groups times objects above which sampling maps takes too long.
 CELLS = 100_000
 
-#: Where fewer further slots than this are expected to have sent a reported response, none is taken to have. The stated
-#: error is that expected number at least, unless it is negligible.
+#: Expected number of further slots with a reported response (`ResponseTables.sharing`) up to which responses count as
+#: unshared. The stated error is at least that number, unless it is negligible.
 SHARED, NEGLIGIBLE = 0.01, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class MemoizedReportsAttack:
-    """Whoever knows of the memory groups reports by their answer; to others every report stands alone."""
+    """Group reports by memoized response for adversaries who know of memoization; else treat reports as independent."""
 
     device: MemoizingDevice
 
-    #: A user takes long: more to a block would be lost with it.
+    #: Blocks are small, as a user takes long: an interrupted run loses its unfinished blocks.
     max_users: ClassVar[int] = 512
     prepared: ClassVar[float] = 0.0
 
@@ -178,7 +176,7 @@ class MemoizedReportsAttack:
         self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
     ) -> Floats:
         if not adversary.knows_memoization:
-            return posterior_of_each(self.device.mechanism, reports, adversary, lengths, observations)
+            return posterior_of_independent_reports(self.device.mechanism, reports, adversary, lengths, observations)
         return grouped_posterior(self.device, reports, adversary, lengths, observations).posterior
 
     def posteriors(
@@ -189,24 +187,27 @@ class MemoizedReportsAttack:
         observations: Sequence[int],
         engine: Local,
         tick: Tick,
-    ) -> list[Posteriors]:
-        """Reports are made for the users asked for, and again for the next adversary: that costs little beside the
-        attack. Whoever knows of the memory attacks at the observation counts, and thinks of it until the next; it
-        takes the reports of all pseudonyms together, as the answers that are kept link them."""
+    ) -> list[BlockPosteriors]:
+        """Return what each adversary infers from the reports of a block of devices.
 
-        def each(adversary: Adversary) -> Posteriors:
-            def some(rows: slice) -> tuple[Floats, None]:
+        Reports are generated for the requested users, and again for the next adversary: that is cheap beside the
+        attack. An adversary who knows of memoization attacks at the observation counts, and its posterior stays until
+        the next count. It uses the reports of all pseudonyms together, as memoized responses link them.
+        """
+
+        def each(adversary: Adversary) -> BlockPosteriors:
+            def compute(rows: slice) -> tuple[Floats, None]:
                 mine = sent[rows]
                 reports, after_each = mine.reports(self.device, keys[rows]), range(mine.objects.shape[1] + 1)
                 mechanism = self.device.mechanism
-                return posterior_of_each(
+                return posterior_of_independent_reports(
                     mechanism, reports, adversary, mine.lengths, after_each, sent.rotate_after
                 ), None
 
-            return Posteriors(some, CHUNK, sent.rotate_after)
+            return BlockPosteriors(compute, CHUNK, sent.rotate_after)
 
-        def grouped(adversary: Adversary) -> Posteriors:
-            def some(rows: slice) -> Found:
+        def grouped(adversary: Adversary) -> BlockPosteriors:
+            def compute(rows: slice) -> PosteriorEstimate:
                 mine = sent[rows]
                 reports, (users, n) = mine.reports(self.device, keys[rows]), mine.objects.shape
                 posterior, error = np.zeros((2, users, n + 1, adversary.k))
@@ -218,9 +219,9 @@ class MemoizedReportsAttack:
                     for row, count in enumerate(counts[user]):
                         posterior[user, count:] = found.posterior[0, row]
                         error[user, count:] = found.error[0, row]
-                return Found(posterior, error)
+                return PosteriorEstimate(posterior, error)
 
-            return Posteriors(some, CHUNK, sampled=True)
+            return BlockPosteriors(compute, CHUNK, sampled=True)
 
         return [(grouped if adversary.knows_memoization else each)(adversary) for adversary in adversaries]
 
@@ -231,8 +232,8 @@ def grouped_posterior(
     adversary: Adversary,
     lengths: Integers | None,
     observations: Sequence[int] | None,
-) -> Found:
-    """Posteriors (users, rows, k) from the answers that each user's reports come from, see `attack.posterior`."""
+) -> PosteriorEstimate:
+    """Return posteriors (users, rows, k) by grouping reports by memoized response; see `attack.posterior`."""
     if adversary.belief.none:
         remedy = "give the adversary no prior.none, or knows_memoization = false"
         raise InputError("memoized reports must be attacked without the hypothesis none", remedy=remedy)
@@ -241,68 +242,76 @@ def grouped_posterior(
     posterior, error = np.empty((2, len(sizes), len(counts), adversary.k))
     for user, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
         used = np.minimum(counts, size)
-        # chains begin anew for each count, but what reports say of objects is the same
-        most = int(used.max(initial=0))
-        own = {name: np.asarray(column)[start : start + most] for name, column in reports.items()}
-        evidence = device.evidence(own) if most > 0 else None
+        # chains restart for each count, while the likelihood of the reports is computed once
+        longest = int(used.max(initial=0))
+        own = {name: np.asarray(column)[start : start + longest] for name, column in reports.items()}
+        evidence = device.likelihood(own) if longest > 0 else None
         for count in np.unique(used):
-            found = _without_chance(adversary.belief.pool_prior(adversary.k))
+            found = _exact(adversary.belief.pool_prior(adversary.k))
             if evidence is not None and count > 0:
                 first = {name: column[:count] for name, column in own.items()}
                 if count == 1:
-                    # one report says the same whether or not its response is memoized
-                    found = _without_chance(posterior_of_each(device.mechanism, first, adversary, None, [1])[0, 0])
+                    # the likelihood of a single report is the same with and without memoization
+                    found = _exact(
+                        posterior_of_independent_reports(device.mechanism, first, adversary, None, [1])[0, 0]
+                    )
                 else:
-                    found = _found(evidence.first(int(count)), adversary, _key(first))
+                    found = _estimate(evidence.first(int(count)), adversary, _key(first))
                 if np.isnan(found.posterior).any():
                     raise not_a_number(f"the posterior of a user after {count} reports of memoized responses")
             posterior[user, used == count], error[user, used == count] = found
-    return Found(posterior, error)
+    return PosteriorEstimate(posterior, error)
 
 
-def found_by(device: MemoizingDevice, reports: Reports, adversary: Adversary) -> Found:
-    """What the reports of one user say.
+def user_posterior(device: MemoizingDevice, reports: Reports, adversary: Adversary) -> PosteriorEstimate:
+    """Return the posterior of one user after all reports.
 
-    Chance hangs from the reports, so that it is the same wherever they are.
+    The key of the random numbers is a hash of the reports, so that the same reports always give the same posterior.
     """
-    return Found(*(x[0, 0] for x in grouped_posterior(device, reports, adversary, None, [report_count(reports)])))
+    return PosteriorEstimate(
+        *(x[0, 0] for x in grouped_posterior(device, reports, adversary, None, [report_count(reports)]))
+    )
 
 
-def _found(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
-    """The law and the sizes of the device choose the method; see docs/memory.md for where each is the best."""
-    if isinstance(evidence.distribution, Bits):
+def _estimate(evidence: ReportLikelihood, adversary: Adversary, key: np.uint64) -> PosteriorEstimate:
+    """Choose the method by the output space and the sizes; docs/memory.md compares the methods."""
+    if isinstance(evidence.distribution, NoisyBits):
         return memoized_posterior(evidence, adversary, key)
     tables = tables_of(evidence, adversary)
     if not tables.possible:
-        return _without_chance(adversary.belief.pool_prior(adversary.k))
+        return _exact(adversary.belief.pool_prior(adversary.k))
     scores = table_sum(tables, adversary)
     if scores is not None:
-        return _without_chance(scores / scores.sum())
+        return _exact(scores / scores.sum())
     sharing = tables.sharing
     if sharing > SHARED:
         return tempered_posterior(tables, adversary, key)
-    posterior, error = _of_groups(evidence, tables, adversary, key)
-    return Found(posterior, np.hypot(error, sharing if sharing > NEGLIGIBLE else 0.0))
+    posterior, error = _estimate_by_groups(evidence, tables, adversary, key)
+    return PosteriorEstimate(posterior, np.hypot(error, sharing if sharing > NEGLIGIBLE else 0.0))
 
 
-def _of_groups(evidence: Evidence, tables: Tables, adversary: Adversary, key: np.uint64) -> Found:
-    """Where identical reports are one slot's: the sum over what they can be, samples of it, or the occupancy."""
+def _estimate_by_groups(
+    evidence: ReportLikelihood, tables: ResponseTables, adversary: Adversary, key: np.uint64
+) -> PosteriorEstimate:
+    """Return the posterior where no two slots share a response: exact, sampled, or by the occupancy approximation."""
     distribution = evidence.distribution
-    assert isinstance(distribution, Identical)
+    assert isinstance(distribution, IdenticalReports)
     groups, slots = distribution.log_response_prob.shape
     if slots == len(evidence.slots) and (groups <= EXACT or groups * slots > CELLS):
         scores = exact_scores if groups <= EXACT else occupancy_scores
-        return _without_chance(
-            normalized(scores(distribution.log_response_prob, np.bincount(distribution.answer), adversary), adversary)
+        return _exact(
+            normalized(scores(distribution.log_response_prob, np.bincount(distribution.response), adversary), adversary)
         )
     return allocated_posterior(tables, adversary, key)
 
 
-def _without_chance(posterior: Floats) -> Found:
-    return Found(posterior, np.zeros(len(posterior)))
+def _exact(posterior: Floats) -> PosteriorEstimate:
+    """Return an estimate without a sampling error."""
+    return PosteriorEstimate(posterior, np.zeros(len(posterior)))
 
 
 def _key(reports: Reports) -> np.uint64:
+    """Return a hash of the reports."""
     digest = hashlib.blake2b(digest_size=8)
     for name in sorted(reports):
         column = np.asarray(reports[name])

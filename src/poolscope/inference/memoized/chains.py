@@ -1,30 +1,22 @@
-r"""Noisy bit vectors of memoized responses: chains over the objects behind the reports.
+r"""Posterior of the pools from noisy bit vectors of memoized responses, by chains over the objects behind the reports.
 
-Chains over the objects behind a user's reports: where they begin, and the behavior that they draw.
+The likelihood of the objects :math:`z_1 .. z_n` of a user's reports, with the permanent responses summed out, is
 
-The posterior of the pools where a user has many sets of reports: chains say which reports belong together.
+.. math:: \prod_t \Phi(z_t) \prod_s \Pr[\text{reports in slot } s \,|\, s] .
 
-Given which do, a set is one object, and what remains is the occupancy of groups of reports (`occupancy`), in which
-objects and behavior are summed out; the posterior is its mean over the groupings of the chains (Rao and Blackwell).
-With many sets the chains take long to find which pools these lie in, all of which must move at once, but not which
-reports are one set's.
+A chain (`kernels.memoized_chain`) samples slots and behavior in turn. Given the number of reports in each section, the
+integral over relevant interest and polarization is closed, and so is the posterior of the pools. The attack averages
+this posterior over the chain (Rao-Blackwellization). Behavior is sampled on the nodes of a Gauss rule that is exact for
+n reports, which leaves the posterior exact.
 
-The posterior of the pools from noisy bit vectors of kept answers, by chains over the objects behind them.
+Several chains with different starts first run a pilot of `PILOT_LENGTH` sweeps. The variance between them says how many
+sweeps other chains need to reach `TOLERANCE`; these run at most `MAX_SWEEPS`. Only the other chains count. Their
+standard error is thus biased neither by stopping once it is small, nor by a pilot that agrees by luck.
 
-The likelihood of the objects :math:`z_1 .. z_n` of a user's reports is
-
-.. math:: \prod_t \Phi(z_t) \prod_s \Pr[\text{reports in slot } s \,|\, s] ,
-
-the kept answers being summed out. A chain (`kernels.memoized_chain`) draws slots and behavior in turn; given how many
-of the reports lie in each section, the integral over relevant interest and polarization is closed, and so is the
-posterior of the pools: its mean over the chain is the attack's (Rao and Blackwell). Behavior is drawn from the nodes
-of a Gauss rule that is exact for n reports, which changes nothing of that.
-
-Several chains with different starts first go on for `PILOT` rounds: how far they disagree says how many rounds others
-need to agree to `TOLERANCE`, of which these get `MAX_ROUNDS` at most. Only the others count: the error that is stated,
-what they disagree by, is then neither one that was waited for until it was small, nor that of chains that a trial found
-to agree, by chance maybe, and that have not gone far since. Where a user has many sets of reports, the chains do not
-agree in any time; then they say which reports belong together, and no more (`by_groupings`).
+With many clusters the chains mix slowly over the pools, in which all clusters must move at once, but quickly over the
+clustering itself. Then chains only sample the clustering (`estimate_by_clusterings`). Given it, a cluster is one
+object, and the occupancy model (`occupancy`) sums out objects and behavior. The posterior is the mean over the sampled
+clusterings.
 
 References
 ----------
@@ -44,74 +36,72 @@ from scipy.special import logsumexp
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.randomness import children
-from poolscope.devices.protocols import Bits, Evidence
+from poolscope.devices.protocols import NoisyBits, ReportLikelihood
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.memoized.occupancy import Grid, normalized, occupancy_of
-from poolscope.inference.memoized.state import Slots, empty_sets, slots_of, units_of
+from poolscope.inference.memoized.occupancy import OccupancyGrid, normalized, occupancy_of
+from poolscope.inference.memoized.state import SlotClasses, empty_clusters, items_of, slots_of
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels import memoized_chain as kernels
-from poolscope.kernels.memoized_moves import Belief, ChainState, Workspace, weigh
-from poolscope.kernels.memoized_state import NEVER, Sets, Units, weigh_sets
+from poolscope.kernels.memoized_moves import Belief, ChainState, Workspace, update_class_weights
+from poolscope.kernels.memoized_state import LOG_ZERO, Items, ReportClusters, cluster_weights
 from poolscope.population.priors import Density
 
-#: Splits and merges to a round, and other preferred pools that are tried.
+#: Proposals per sweep: splits and merges, and other preferred pools.
 PAIRS, JUMPS = 8, 2
 
-#: By how much, as a logarithm, every other chain favors sets that are there when reports are dealt.
-FAVOUR = 10.0
+#: Log weight by which every other chain favors existing clusters at its start.
+LOG_FAVOR = 10.0
 
 
-class Chain(NamedTuple):
-    """One chain: the sets of reports and their slots, and the behavior."""
+class ClusterChain(NamedTuple):
+    """One chain: clusters of reports with their slots, and the behavior."""
 
-    units: Units
+    items: Items
     belief: Belief
-    sets: Sets
-    place: ChainState
+    clusters: ReportClusters
+    state: ChainState
     workspace: Workspace
 
-    def go(self, rounds: int, jumps: int = JUMPS) -> Floats:
-        """So many rounds; the sum (k,) over them of the pools' posterior, given how many reports lie in each."""
+    def run(self, sweeps: int, jumps: int = JUMPS) -> Floats:
+        """Run some sweeps and return the sum (k,) of the pools' posteriors, each given the reports in each section."""
         out = np.zeros(len(self.belief.log_prior))
-        kernels.sweep(*self, rounds, PAIRS, jumps, out)
+        kernels.sweep(*self, sweeps, PAIRS, jumps, out)
         return out
 
     @property
-    def groups(self) -> Integers:
-        """The numbers of the sets there are."""
-        found: Integers = np.flatnonzero(self.sets.size[: len(self.units.count)] > 0)
+    def active(self) -> Integers:
+        """Return the indices of the clusters that have reports."""
+        found: Integers = np.flatnonzero(self.clusters.size[: len(self.items.n_reports)] > 0)
         return found
 
 
-def init_chains(units: Units, belief: Belief, key: np.uint64, count: int) -> list[Chain]:
-    """So many chains, which differ at the start by more than they will later: what they then disagree by says how far
-    they have come.
+def init_chains(items: Items, belief: Belief, key: np.uint64, count: int) -> list[ClusterChain]:
+    """Return independent chains with overdispersed starts, so that their disagreement measures convergence.
 
-    Each deals the reports one after the other, the largest units first, to a set that is there or to one of its own.
-    That makes too many sets, as the first reports of an object have none to join; every other chain favors sets that
-    are there.
+    Each chain assigns the reports one after the other to an existing cluster or to a new one. That makes too many
+    clusters, as the first reports of an object have none to join. Every other chain favors existing clusters.
     """
-    workspace, order = _workspace(units, belief), np.argsort(-units.count, kind="stable")
+    workspace, order = _workspace(items, belief), np.argsort(-items.n_reports, kind="stable")
     chains = []
     for i, own in enumerate(children(key, np.arange(count))):
-        chain = Chain(units, belief, empty_sets(units), _place(own, belief), workspace)
-        sets, place, k = chain.sets, chain.place, len(belief.log_prior)
-        place.weight[:] = np.array([0.5, *np.full(k, 0.5 / k)])
-        weigh(belief, place.weight, place.log_weight)
+        chain = ClusterChain(items, belief, empty_clusters(items), _chain_state(own, belief), workspace)
+        clusters, state, k = chain.clusters, chain.state, len(belief.log_prior)
+        state.weight[:] = np.array([0.5, *np.full(k, 0.5 / k)])
+        update_class_weights(belief, state.weight, state.log_weight)
         workspace.order[:] = order
-        kernels.start(units, sets, place, workspace, FAVOUR if i % 2 else 0.0)
-        kernels.gibbs_behavior(units, sets, belief, place, workspace)
+        kernels.init_chain(items, clusters, state, workspace, LOG_FAVOR if i % 2 else 0.0)
+        kernels.gibbs_behavior(items, clusters, belief, state, workspace)
         chains.append(chain)
     return chains
 
 
-def between(means: Floats) -> tuple[Floats, Floats]:
-    """The mean (k,) over chains (chains, k), and its standard error."""
+def mean_and_mcse(means: Floats) -> tuple[Floats, Floats]:
+    """Return the mean (k,) over chains (chains, k), and its Monte Carlo standard error."""
     return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
 
 
-def belief_of(adversary: Adversary, slots: Slots, n: int) -> Belief:
-    """What the adversary believes of behavior, on nodes that are exact for n reports."""
+def belief_of(adversary: Adversary, slots: SlotClasses, n: int) -> Belief:
+    """Return the adversary's priors of behavior, on nodes that are exact for n reports."""
     k, belief = adversary.k, adversary.belief
     with np.errstate(divide="ignore"):
         log_prior = np.log(belief.pool_prior(k))
@@ -120,26 +110,29 @@ def belief_of(adversary: Adversary, slots: Slots, n: int) -> Belief:
         interest=_axis(belief.interest, n, 1),
         polarization=_axis(belief.polarization, n, k),
         integral=_integrals(belief.polarization, n, k),
-        blend=slots.blend,
-        only=slots.only,
-        class_at=slots.class_at,
+        class_mix=slots.class_mix,
+        only_section=slots.only_section,
+        class_of_section=slots.class_of_section,
     )
 
 
 @lru_cache(maxsize=64)
 def _axis(density: Density, n: int, k: int) -> Floats:
-    """(3, nodes) log x, log y, log weight: of gamma and 1 - gamma (k = 1), or of delta and (1 - delta) / (k - 1)."""
+    """Return (3, nodes) log x, log y, log weight.
+
+    x and y are gamma and 1 - gamma for k = 1, else delta and (1 - delta)/(k - 1).
+    """
     x, y, weight = fixed_rule(density, n)[:3]
     if k > 1:
         x, y = 1.0 / k + (1.0 - 1.0 / k) * x, (1.0 - 1.0 / k) * y / (k - 1)
     with np.errstate(divide="ignore"):
-        logs: Floats = np.maximum(np.log(np.stack([x, y, weight])), NEVER)
+        logs: Floats = np.maximum(np.log(np.stack([x, y, weight])), LOG_ZERO)
     return logs
 
 
 @lru_cache(maxsize=64)
 def _integrals(density: Density, n: int, k: int) -> Floats:
-    """(n + 1, n + 1) log of the mean of delta^own ((1 - delta)/(k - 1))^rest, as far as own + rest <= n."""
+    """Return (n + 1, n + 1) log E[delta^own ((1 - delta)/(k - 1))^rest], where own + rest <= n."""
     log_x, log_y, log_weight = _axis(density, n, k)
     out = np.full((n + 1, n + 1), -np.inf)
     for own in range(n + 1):
@@ -148,11 +141,11 @@ def _integrals(density: Density, n: int, k: int) -> Floats:
     return out
 
 
-def _place(key: np.uint64, belief: Belief) -> ChainState:
-    k, classes = len(belief.log_prior), len(belief.blend)
+def _chain_state(key: np.uint64, belief: Belief) -> ChainState:
+    k, classes = len(belief.log_prior), len(belief.class_mix)
     return ChainState(
         key=key,
-        at=np.zeros(4, dtype=np.int64),
+        indices=np.zeros(4, dtype=np.int64),
         weight=np.empty(k + 1),
         log_weight=np.empty(classes),
         counts=np.zeros(k + 1, dtype=np.int64),
@@ -160,14 +153,14 @@ def _place(key: np.uint64, belief: Belief) -> ChainState:
     )
 
 
-def _workspace(units: Units, belief: Belief) -> Workspace:
-    n, (classes, sections), slots = len(units.count), belief.blend.shape, len(units.class_of)
+def _workspace(items: Items, belief: Belief) -> Workspace:
+    n, (classes, sections), slots = len(items.n_reports), belief.class_mix.shape, len(items.class_of)
     return Workspace(
-        chances=np.empty(n),
+        cumulative=np.empty(n),
         phi=np.empty(n),
         order=np.empty(n, dtype=np.int64),
-        side=np.empty(n, dtype=np.int64),
-        among=np.empty(3, dtype=np.int64),
+        target=np.empty(n, dtype=np.int64),
+        classes=np.empty(3, dtype=np.int64),
         taken=np.zeros(slots, dtype=bool),
         nodes=np.empty(max(belief.interest.shape[1], belief.polarization.shape[1], sections)),
         mix=np.empty(classes),
@@ -176,155 +169,168 @@ def _workspace(units: Units, belief: Belief) -> Workspace:
     )
 
 
-#: Sets of reports above which chains do not agree on the pools; of LARGE or more reports each, in the mean, above SOME.
-MANY, SOME, LARGE = 30, 20, 3
+#: Clusters above which chains mix too slowly over the pools: MANY_CLUSTERS, or SOME_CLUSTERS with a mean size of
+#: LARGE_CLUSTER.
+MANY_CLUSTERS, SOME_CLUSTERS, LARGE_CLUSTER = 30, 20, 3
 
-#: Chains that say whether they agree, and chains if they do not.
+#: Chains of the pilot, and chains that count where the pilot disagrees.
 PILOT_CHAINS, CHAINS = 4, 8
 
-#: Rounds until the grouping of a trial is taken, until one that counts, and from one to the next.
-TRIAL, FIRST, APART = 4, 6, 4
+#: Sweeps before a clustering of the pilot, before the first that counts, and between two of them.
+PILOT_SWEEPS, FIRST_SWEEPS, SWEEPS_APART = 4, 6, 4
 
-#: Groupings of a chain at most, which are fewer where reports and objects are many: so many times both, at least LEAST.
-#: That bounds the time of a user.
-MAX_GROUPINGS, WORK, MIN_GROUPINGS = 16, 1.5e6, 3
+#: Clusterings of a chain: at most MAX_CLUSTERINGS and WORK / (reports * objects), at least MIN_CLUSTERINGS. This bounds
+#: the time of a user.
+MAX_CLUSTERINGS, WORK, MIN_CLUSTERINGS = 16, 1.5e6, 3
 
-#: The least number that others may be divided by.
+#: Smallest divisor.
 TINY = np.finfo(np.float64).tiny
 
-#: Numbers that are kept of the factors of groups: 32 MB.
-ROOM = 1 << 22
+#: Cached factors of clusters: 32 MB.
+MAX_CACHED = 1 << 22
 
 
-def are_many(sets: int, reports: int) -> bool:
-    """Whether so many sets of so many reports are left to groupings: where sets are large, few of them hold chains."""
-    return sets > MANY or (sets > SOME and reports >= LARGE * sets)
+def has_many_clusters(clusters: int, reports: int) -> bool:
+    """Return whether chains should sample clusterings only.
 
-
-def by_groupings(
-    units: Units, belief: Belief, order: Integers, adversary: Adversary, key: np.uint64, enough: float
-) -> tuple[Floats, Floats]:
-    """Posterior (k,) and its standard error, from as many groupings as a trial of a few chains says that are needed.
-
-    order : (objects,) the objects as units have them; enough : the standard error that is asked for. Other chains than
-    those of the trial count: a trial in which all agree by chance would else be told again as a small error.
+    Large clusters slow the mixing already where there are fewer of them.
     """
-    trial, own = children(key, np.arange(2))
-    groupings = Groupings(units, order, adversary)
-    _, error = groupings.of(init_chains(units, belief, trial, PILOT_CHAINS), 1, TRIAL)
-    needed = (error.max() / enough) ** 2
-    chains = init_chains(units, belief, own, PILOT_CHAINS if needed <= 1 else CHAINS)
-    most = np.clip(WORK / len(units.class_of) / units.count.sum(), MIN_GROUPINGS, MAX_GROUPINGS)
-    count = int(np.clip(np.ceil(needed * PILOT_CHAINS / len(chains)), 1, most))
+    return clusters > MANY_CLUSTERS or (clusters > SOME_CLUSTERS and reports >= LARGE_CLUSTER * clusters)
+
+
+def estimate_by_clusterings(
+    items: Items, belief: Belief, order: Integers, adversary: Adversary, key: np.uint64, tolerance: float
+) -> tuple[Floats, Floats]:
+    """Return the posterior (k,) and its standard error, averaged over sampled clusterings.
+
+    A pilot of a few chains determines how many are needed. Other chains than those of the pilot count: a pilot that
+    agrees by luck would else state a standard error that is too small.
+
+    Parameters
+    ----------
+    order : (objects,) the objects as `items` orders them.
+    tolerance : the target standard error.
+    """
+    pilot, own = children(key, np.arange(2))
+    clusterings = ClusteringPosteriors(items, order, adversary)
+    _, error = clusterings.estimate(init_chains(items, belief, pilot, PILOT_CHAINS), 1, PILOT_SWEEPS)
+    needed = (error.max() / tolerance) ** 2
+    chains = init_chains(items, belief, own, PILOT_CHAINS if needed <= 1 else CHAINS)
+    limit = np.clip(WORK / len(items.class_of) / items.n_reports.sum(), MIN_CLUSTERINGS, MAX_CLUSTERINGS)
+    count = int(np.clip(np.ceil(needed * PILOT_CHAINS / len(chains)), 1, limit))
     for chain in chains:
-        # chains that disagree are longer on their way: what counts begins the later, the more of it there is
-        chain.go(FIRST + APART * (count - 2), jumps=0)
-    return groupings.of(chains, count, APART)
+        # chains that disagree converge slowly: the more clusterings count, the longer the burn-in
+        chain.run(FIRST_SWEEPS + SWEEPS_APART * (count - 2), jumps=0)
+    return clusterings.estimate(chains, count, SWEEPS_APART)
 
 
-class Groupings:
-    """The posteriors of groupings of a user's reports; the factors of groups that came before are known."""
+class ClusteringPosteriors:
+    """Posteriors given a clustering of a user's reports, with a cache of the factors of clusters."""
 
-    def __init__(self, units: Units, order: Integers, adversary: Adversary) -> None:
-        self.units, self.adversary = units, adversary
-        self.occupancy = occupancy_of(adversary, int(units.count.sum()))
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        self.order: Integers = place[self.occupancy.bins.order]
-        self.grid: Grid | None = None
+    def __init__(self, items: Items, order: Integers, adversary: Adversary) -> None:
+        self.items, self.adversary = items, adversary
+        self.occupancy = occupancy_of(adversary, int(items.n_reports.sum()))
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        self.order: Integers = rank[self.occupancy.bins.order]
+        self.grid: OccupancyGrid | None = None
         self.rows: dict[int, int] = {}
         self.factors = np.empty((0, adversary.k, 0))
 
-    def of(self, chains: list[Chain], groupings: int, rounds: int) -> tuple[Floats, Floats]:
-        """The mean over chains and its error, of so many groupings of each, so many rounds apart."""
+    def estimate(self, chains: list[ClusterChain], count: int, sweeps: int) -> tuple[Floats, Floats]:
+        """Return the mean over chains and its error, of `count` clusterings each, `sweeps` sweeps apart."""
         means = np.zeros((len(chains), self.adversary.k))
         for chain, mean in zip(chains, means, strict=True):
-            for _ in range(groupings):
-                # of as many sets hardly ever all those of a pool are dealt anew
-                chain.go(rounds, jumps=0)
-                mean += self.posterior(chain) / groupings
-        return between(means)
+            for _ in range(count):
+                # proposals of another pool are hardly ever accepted with this many clusters
+                chain.run(sweeps, jumps=0)
+                mean += self.posterior(chain) / count
+        return mean_and_mcse(means)
 
-    def posterior(self, chain: Chain) -> Floats:
-        """The posterior (k,) of the pools, given the sets of a chain."""
-        # in an order that does not hang on the chain's, so that the last digit does not either
-        groups = chain.groups[np.argsort(chain.sets.mark[chain.groups])]
-        marks = chain.sets.mark[groups].tolist()
+    def posterior(self, chain: ClusterChain) -> Floats:
+        """Return the posterior (k,) of the pools, given the clusters of a chain."""
+        # in an order that is independent of the chain's, so that rounding is too
+        groups = chain.active[np.argsort(chain.clusters.fingerprint[chain.active])]
+        fingerprints = chain.clusters.fingerprint[groups].tolist()
         if self.grid is None:
-            self._settle(chain, groups)
+            self._choose_grid(chain, groups)
         assert self.grid is not None
-        new = np.array([mark not in self.rows for mark in marks])
+        new = np.array([fingerprint not in self.rows for fingerprint in fingerprints])
         if len(self.rows) + new.sum() > len(self.factors):
-            # too many to be kept: from the beginning
+            # the cache is full: start over
             self.rows.clear()
             new[:] = True
         if new.any():
-            self._learn(chain, groups[new])
-        rows = np.array([self.rows[mark] for mark in marks])
+            self._compute(chain, groups[new])
+        rows = np.array([self.rows[fingerprint] for fingerprint in fingerprints])
         return normalized(self.occupancy.scores(self.factors, rows, self.grid), self.adversary)
 
-    def _settle(self, chain: Chain, groups: Integers) -> None:
-        """The grid that the first grouping needs is that of all."""
-        self.grid, found, _ = self.occupancy.settled(self._moments(chain, groups), chain.sets.total[groups])
+    def _choose_grid(self, chain: ClusterChain, groups: Integers) -> None:
+        """Choose the grid that the first clustering needs, for all of them."""
+        self.grid, found, _ = self.occupancy.converged(self._moments(chain, groups), chain.clusters.n_reports[groups])
         k, nodes = self.grid.log_base.shape
-        self.factors = np.empty((max(len(self.units.count), ROOM // (k * nodes)), k, nodes))
-        self._keep(chain, groups, found)
+        self.factors = np.empty((max(len(self.items.n_reports), MAX_CACHED // (k * nodes)), k, nodes))
+        self._store(chain, groups, found)
 
-    def _learn(self, chain: Chain, groups: Integers) -> None:
+    def _compute(self, chain: ClusterChain, groups: Integers) -> None:
+        """Compute and store the factors of new clusters."""
         assert self.grid is not None
         moments = self._moments(chain, groups)
-        self._keep(chain, groups, self.occupancy.factors(moments, chain.sets.total[groups], self.grid))
+        self._store(chain, groups, self.occupancy.factors(moments, chain.clusters.n_reports[groups], self.grid))
 
-    def _keep(self, chain: Chain, groups: Integers, found: Floats) -> None:
-        """By their marks; over the largest of each group, as products of many must not get too small."""
+    def _store(self, chain: ClusterChain, groups: Integers, found: Floats) -> None:
+        """Store factors by fingerprint, scaled to a maximum of one: products of many would underflow."""
         first = len(self.rows)
         self.factors[first : first + len(groups)] = found / np.maximum(found.max(axis=(1, 2), keepdims=True), TINY)
-        self.rows.update(zip(chain.sets.mark[groups].tolist(), range(first, first + len(groups)), strict=True))
+        self.rows.update(
+            zip(chain.clusters.fingerprint[groups].tolist(), range(first, first + len(groups)), strict=True)
+        )
 
-    def _moments(self, chain: Chain, groups: Integers) -> Floats:
+    def _moments(self, chain: ClusterChain, groups: Integers) -> Floats:
+        """Return the moments of clusters for the occupancy model."""
         weights = np.empty((len(groups), len(self.order)))
-        weigh_sets(self.units, chain.sets, groups, np.empty(len(self.units.top_share)), weights)
+        cluster_weights(self.items, chain.clusters, groups, np.empty(len(self.items.max_log_share)), weights)
         return self.occupancy.moments(weights, self.order)
 
 
-#: Chains of a user, rounds until they are far from their start, and rounds that say how many there must be.
-N_CHAINS, BURN, PILOT = 8, 8, 16
+#: Chains of a user, their burn-in, and the sweeps of the pilot.
+N_CHAINS, BURN_IN, PILOT_LENGTH = 8, 8, 16
 
-#: The standard error that is asked for, of the pool that chains agree on least, and the rounds that count.
-TOLERANCE, MIN_ROUNDS, MAX_ROUNDS = 0.02, 32, 256
+#: Target standard error of the pool with the largest one, and bounds on the sweeps that count.
+TOLERANCE, MIN_SWEEPS, MAX_SWEEPS = 0.02, 32, 256
 
 
-class Found(NamedTuple):
-    """posterior (..., k) of the pools, and the standard error (..., k) that the chains leave it with."""
+class PosteriorEstimate(NamedTuple):
+    """The posterior (..., k) of the pools, and its Monte Carlo standard error (..., k)."""
 
     posterior: Floats
     error: Floats
 
 
-def memoized_posterior(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
-    """Posterior of the pools from the reports of one user, which are bit vectors."""
-    assert isinstance(evidence.distribution, Bits)
+def memoized_posterior(evidence: ReportLikelihood, adversary: Adversary, key: np.uint64) -> PosteriorEstimate:
+    """Return the posterior of the pools from the reports of one user, which are bit vectors."""
+    assert isinstance(evidence.distribution, NoisyBits)
     slots = slots_of(evidence.slots, adversary)
-    units = units_of(evidence.distribution, slots)
-    n = len(units.count)
+    items = items_of(evidence.distribution, slots)
+    n = len(items.n_reports)
     belief, objects = belief_of(adversary, slots, n), len(slots.order) == len(evidence.slots)
-    # from a key of its own: the same reports must not be attacked one way with one key and the other with another
-    if objects and are_many(len(init_chains(units, belief, np.uint64(0), 1)[0].groups), n):
-        return Found(*by_groupings(units, belief, slots.order, adversary, key, TOLERANCE))
-    return estimate_by_chains(units, belief, key)
+    # with a fixed key: the method must depend on the reports alone
+    if objects and has_many_clusters(len(init_chains(items, belief, np.uint64(0), 1)[0].active), n):
+        return PosteriorEstimate(*estimate_by_clusterings(items, belief, slots.order, adversary, key, TOLERANCE))
+    return estimate_by_chains(items, belief, key)
 
 
-def estimate_by_chains(units: Units, belief: Belief, key: np.uint64) -> Found:
-    """The mean over chains, for as long as a trial of others says that they need, or that there is time for."""
-    trial, own = children(key, np.arange(2))
+def estimate_by_chains(items: Items, belief: Belief, key: np.uint64) -> PosteriorEstimate:
+    """Return the mean over chains, run for as long as a pilot of other chains requires, within limits."""
+    pilot, own = children(key, np.arange(2))
 
-    def run_chains(key: np.uint64, rounds: int) -> tuple[Floats, Floats]:
+    def run_chains(key: np.uint64, sweeps: int) -> tuple[Floats, Floats]:
         means = []
-        for chain in init_chains(units, belief, key, N_CHAINS):
-            chain.go(BURN)
-            means.append(chain.go(rounds) / rounds)
-        return between(np.stack(means))
+        for chain in init_chains(items, belief, key, N_CHAINS):
+            chain.run(BURN_IN)
+            means.append(chain.run(sweeps) / sweeps)
+        return mean_and_mcse(np.stack(means))
 
-    _, error = run_chains(trial, PILOT)
-    needed = PILOT * (error.max() / TOLERANCE) ** 2
-    return Found(*run_chains(own, int(np.clip(np.ceil(needed), MIN_ROUNDS, MAX_ROUNDS))))
+    _, error = run_chains(pilot, PILOT_LENGTH)
+    needed = PILOT_LENGTH * (error.max() / TOLERANCE) ** 2
+    return PosteriorEstimate(*run_chains(own, int(np.clip(np.ceil(needed), MIN_SWEEPS, MAX_SWEEPS))))

@@ -1,17 +1,16 @@
-r"""Memoized devices whose permanent responses come from a small set: the posterior by tables of responses.
+r"""Memoized responses from a small output space: the posterior of the pools by tables of responses.
 
 A device draws one permanent response :math:`a_s` for each slot s. Given the *table* of all of them and the behavior,
 reports are independent, and the objects behind them sum out:
 
 .. math:: \Pr[\text{reports}] = E_a \prod_y \Big(\alpha + \beta \sum_{s: a_s = y} \Phi(s)\Big)^{c_y} ,
 
-with c_y reports of response y, and :math:`\alpha = 0, \beta = 1` where a report is the response itself. Instantaneous
-randomized response has the two probabilities q and p - q instead. Responses that were never reported are one to this
-formula.
+with c_y reports of response y, and :math:`\alpha = 0, \beta = 1` where a report is the response itself. With
+instantaneous randomized response they are q and p - q. All responses that were never reported are one response here.
 
-Where slots are few, `table_sum` adds up all tables (`kernels.memoized_tables`) on a grid of relevant interest and
-polarization: no error is left but that of the grid. Where they are many, tables are sampled; where two
-slots hardly ever share a response, maps from responses to slots are (`table_samplers`).
+For few slots, `table_sum` enumerates all tables (`kernels.memoized_tables`) on a grid of relevant interest and
+polarization, with no error but that of the grid. For many slots, tables are sampled. Where two slots rarely share a
+response, maps from responses to slots are sampled instead (`table_samplers`).
 """
 
 from __future__ import annotations
@@ -26,37 +25,36 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.special import gammaln
 
 from poolscope.core.arrays import Floats, Integers
-from poolscope.devices.protocols import Evidence, Identical, Values
+from poolscope.devices.protocols import IdenticalReports, NoisyValues, ReportLikelihood
 from poolscope.inference.adversary import Adversary
 from poolscope.kernels.memoized_tables import TILE, sum_tables
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import within_pools
 from poolscope.population.priors import Density
 
-#: Below it the probability of "any other response" is what rounding left of nothing.
+#: Probabilities of "any other response" below this are rounding errors.
 ROUNDING = 1e-13
 
-#: Products and sums up to which all tables are added up: a third of a second.
+#: Multiply-adds up to which all tables are enumerated: a third of a second.
 SUM_WORK = 1e9
 
-#: As how many products and sums it counts to list a pair of sets of slots, for which there is memory then as well.
+#: Cost of listing a pair of sets of slots, in multiply-adds; the limit bounds the memory of the list too.
 PAIR_WORK = 300
 
-#: Reports up to which the products of a sum stay in the range of a double.
+#: Reports up to which products stay in the range of a double.
 SUM_REPORTS = 1500
 
-#: The relative error that a grid may leave an integral with, as a power of e.
+#: Log of the relative error that the grid may leave in an integral.
 GRID_ERROR = -10.0
 
 
-class Tables(NamedTuple):
-    """The reports of one user as tables of permanent responses see them.
+class ResponseTables(NamedTuple):
+    """The reports of one user, as the sums and samplers over tables of permanent responses need them.
 
-    mass : (slots, k + 1) popularity of a slot within each section, of slots that have a choice.
-    log_response_prob : (slots, responses + 1) log Pr[response | slot] of the responses that were reported, "any other"
-        last.
+    mass : (slots, k + 1) popularity of a slot within each section, of slots with more than one possible response.
+    log_response_prob : (slots, responses + 1) log Pr[response | slot] of the reported responses, "any other" last.
     counts : (responses,) reports of each.
-    base : (responses, k + 1) mass of slots that have no choice.
+    base : (responses, k + 1) mass of slots with one possible response.
     rate : alpha and beta.
     """
 
@@ -68,7 +66,7 @@ class Tables(NamedTuple):
 
     @property
     def possible(self) -> bool:
-        """Whether there can be such reports: a response that is sent without noise needs a slot of its own."""
+        """Whether the reports are possible: a response that is sent without noise needs a slot of its own."""
         if self.rate[0] > 0:
             return True
         held = np.isfinite(self.log_response_prob[:, :-1])[:, ~self.base.any(axis=1)]
@@ -78,10 +76,10 @@ class Tables(NamedTuple):
 
     @property
     def sharing(self) -> float:
-        """A bound of how many further slots are expected to have sent a response that was reported.
+        """An upper bound on the expected number of further slots that have sent a reported response.
 
-        A slot has sent one with probability n times its largest weight at most. Infinite where reports are noisy: then
-        any slot may have sent any of them.
+        A slot has sent a report with probability at most n times its largest weight. The bound is infinite where
+        reports are noisy: then any slot may have sent any of them.
         """
         if self.rate[0] > 0 or self.base.any():
             return np.inf
@@ -89,10 +87,10 @@ class Tables(NamedTuple):
         return float(sent @ np.exp(self.log_response_prob[:, :-1]).sum(axis=1))
 
 
-class Grid(NamedTuple):
+class BehaviorGrid(NamedTuple):
     """Nodes of relevant interest and polarization.
 
-    weights : (k, k + 1, nodes) of the sections if a pool is the preferred one, the neutral section first.
+    weights : (k, k + 1, nodes) weight of each section, by preferred pool; the neutral section is first.
     prior : (k, nodes) weights of the nodes, times the prior of the pool.
     """
 
@@ -100,10 +98,11 @@ class Grid(NamedTuple):
     prior: Floats
 
 
-class Lattice(NamedTuple):
-    """Sets of slots by how many of each class they have.
+class SlotLattice(NamedTuple):
+    """Sets of slots, by the number of slots of each class.
 
-    digits : (points, classes); first (points + 1,) and lower (pairs,) : the points below each point, itself included.
+    digits : (points, classes) these numbers.
+    first, lower : (points + 1,) and (pairs,) the points below each point, itself included.
     """
 
     digits: Integers
@@ -111,8 +110,8 @@ class Lattice(NamedTuple):
     lower: Integers
 
 
-def tables_of(evidence: Evidence, adversary: Adversary) -> Tables:
-    """The tables of a device whose reports are responses, or randomized response on them."""
+def tables_of(evidence: ReportLikelihood, adversary: Adversary) -> ResponseTables:
+    """Return the tables of a device whose reports are responses, or randomized response on them."""
     distribution, within = (
         evidence.distribution,
         within_pools(adversary.universe, adversary.popularity, empty="uniform"),
@@ -120,32 +119,33 @@ def tables_of(evidence: Evidence, adversary: Adversary) -> Tables:
     sections, slots = adversary.k + 1, int(evidence.slots.max()) + 1
     cells = evidence.slots * sections + adversary.universe.pool_of + 1
     mass = np.bincount(cells, weights=within, minlength=slots * sections).reshape(slots, sections)
-    if isinstance(distribution, Values):
+    if isinstance(distribution, NoisyValues):
         log_response_prob, counts, rate = _of_values(distribution)
     else:
-        assert isinstance(distribution, Identical)
-        counts, rate = np.bincount(distribution.answer), (0.0, 1.0)
+        assert isinstance(distribution, IdenticalReports)
+        counts, rate = np.bincount(distribution.response), (0.0, 1.0)
         rest = 1.0 - np.exp(distribution.log_response_prob).sum(axis=0)
         log_response_prob = np.vstack([distribution.log_response_prob, _log(np.where(rest < ROUNDING, 0.0, rest))]).T
-    there, choices = mass.any(axis=1), np.isfinite(log_response_prob).sum(axis=1)
+    present, choices = mass.any(axis=1), np.isfinite(log_response_prob).sum(axis=1)
     base = np.zeros((len(counts), sections))
-    fixed = there & (choices == 1)
+    fixed = present & (choices == 1)
     only = log_response_prob[fixed].argmax(axis=1)
     np.add.at(base, only[only < len(counts)], mass[fixed][only < len(counts)])
-    free = there & (choices > 1)
-    return Tables(mass[free], log_response_prob[free], counts.astype(np.int64), base, rate)
+    free = present & (choices > 1)
+    return ResponseTables(mass[free], log_response_prob[free], counts.astype(np.int64), base, rate)
 
 
-def _of_values(distribution: Values) -> tuple[Floats, Integers, tuple[float, float]]:
+def _of_values(distribution: NoisyValues) -> tuple[Floats, Integers, tuple[float, float]]:
+    """Return log response probabilities, counts and rates where reports are randomized response on values."""
     (p, q), (sent, other) = distribution.permanent, distribution.instantaneous
     seen, counts = np.unique(distribution.value, return_counts=True)
-    rest = (distribution.values - len(seen)) * q + np.where(np.isin(distribution.own, seen), 0.0, p - q)
-    chances = np.hstack([np.where(distribution.own[:, None] == seen, p, q), rest[:, None]])
-    return _log(chances), counts, (other, sent - other)
+    rest = (distribution.n_values - len(seen)) * q + np.where(np.isin(distribution.slot_value, seen), 0.0, p - q)
+    probability = np.hstack([np.where(distribution.slot_value[:, None] == seen, p, q), rest[:, None]])
+    return _log(probability), counts, (other, sent - other)
 
 
-def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
-    """Scores (k,) of the pools by the sum over all tables; None where that takes too long, or leaves the doubles."""
+def table_sum(tables: ResponseTables, adversary: Adversary) -> Floats | None:
+    """Return scores (k,) of the pools by the sum over all tables; None where that is too slow, or overflows."""
     k, n = adversary.k, int(tables.counts.sum())
     classes, members = np.unique(np.hstack([tables.mass, tables.log_response_prob]), axis=0, return_counts=True)
     mass, log_response_prob = classes[:, : k + 1], classes[:, k + 1 :]
@@ -154,10 +154,10 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
     if pairs * (PAIR_WORK + len(tables.counts) * grid.prior.size) > SUM_WORK or n > SUM_REPORTS:
         return None
     lattice = _lattice(tuple(members.tolist()))
-    # the fewest reports first: the last response is summed for one set only
+    # in increasing order: the last response is summed for one set only
     order = np.argsort(tables.counts)
     counts = tables.counts[order]
-    distribution = _set_laws(lattice.digits, log_response_prob)
+    distribution = _set_probabilities(lattice.digits, log_response_prob)
     distribution[:-1] = distribution[:-1][order]
     out = np.zeros(k)
     sum_tables(
@@ -177,10 +177,10 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
     return out if np.isfinite(out).all() and out.sum() > np.finfo(np.float64).tiny / ROUNDING else None
 
 
-def _set_laws(digits: Integers, log_response_prob: Floats) -> Floats:
-    """(responses + 1, points) Pr[all slots of a set have the response] over factorials.
+def _set_probabilities(digits: Integers, log_response_prob: Floats) -> Floats:
+    """Return (responses + 1, points) Pr[all slots of a set have the response] over factorials.
 
-    A factor of a response is in all tables, as each has one set for it: the likeliest slot has probability one.
+    Each response is scaled to a largest probability of one: the factor is common to all tables.
     """
     finite = np.isfinite(log_response_prob)
     logs = digits @ np.where(finite, log_response_prob, 0.0) - gammaln(digits + 1.0).sum(axis=1, keepdims=True)
@@ -191,8 +191,8 @@ def _set_laws(digits: Integers, log_response_prob: Floats) -> Floats:
 
 
 @lru_cache(maxsize=4)
-def _lattice(members: tuple[int, ...]) -> Lattice:
-    """Of classes with so many slots."""
+def _lattice(members: tuple[int, ...]) -> SlotLattice:
+    """Return the lattice of classes with these numbers of slots."""
     digits, above, below = np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     for m in members:
         high, low = np.tril_indices(m + 1)
@@ -200,23 +200,23 @@ def _lattice(members: tuple[int, ...]) -> Lattice:
         digits = np.hstack([np.repeat(digits, m + 1, axis=0), np.tile(np.arange(m + 1), len(digits))[:, None]])
     order = np.lexsort((below, above))
     first = np.searchsorted(above[order], np.arange(len(digits) + 1))
-    return Lattice(digits, first.astype(np.int64), below[order])
+    return SlotLattice(digits, first.astype(np.int64), below[order])
 
 
-def grid_of(adversary: Adversary, n: int) -> Grid:
-    """A grid that holds n reports."""
+def grid_of(adversary: Adversary, n: int) -> BehaviorGrid:
+    """Return a grid that resolves n reports."""
     return _grid(adversary.belief, adversary.k, adversary.universe.neutral_size > 0, n)
 
 
 @lru_cache(maxsize=32)
-def _grid(belief: Behavior, k: int, neutral: bool, n: int) -> Grid:
+def _grid(belief: Behavior, k: int, neutral: bool, n: int) -> BehaviorGrid:
     interest, polarization = axes(belief, k, neutral, n, GRID_ERROR)
     prior = np.outer(belief.pool_prior(k), np.outer(interest[2], polarization[2]).ravel())
-    return Grid(section_weights(interest, polarization, k), prior)
+    return BehaviorGrid(section_weights(interest, polarization, k), prior)
 
 
 def section_weights(interest: Floats, polarization: Floats, k: int) -> Floats:
-    """(k, k + 1, nodes) of the sections if a pool is the preferred one, at all nodes of two `axes`."""
+    """Return (k, k + 1, nodes) weights of the sections by preferred pool, at all nodes of two `axes`."""
     own, other = (np.outer(interest[0], polarization[row]).ravel() for row in (0, 1))
     weights = np.empty((k, k + 1, len(own)))
     weights[:] = other
@@ -226,9 +226,9 @@ def section_weights(interest: Floats, polarization: Floats, k: int) -> Floats:
 
 
 def axes(belief: Behavior, k: int, neutral: bool, n: int, log_error: float) -> tuple[Floats, Floats]:
-    """(3, nodes) gamma, 1 - gamma and weight; (3, nodes) delta, (1 - delta) / (k - 1) and weight.
+    """Return (3, nodes) gamma, 1 - gamma, weight; and (3, nodes) delta, (1 - delta)/(k - 1), weight.
 
-    Without neutral objects the relevant interest is one, whatever is believed of it.
+    Without neutral objects the relevant interest is one, whatever its prior.
     """
     x, rest, weight = _rule(belief.polarization, n, log_error)
     delta = np.stack([1.0 / k + (1.0 - 1.0 / k) * x, (1.0 - 1.0 / k) * rest / (k - 1), weight])
@@ -236,7 +236,7 @@ def axes(belief: Behavior, k: int, neutral: bool, n: int, log_error: float) -> t
 
 
 def _rule(density: Density, n: int, log_error: float) -> tuple[Floats, Floats, Floats]:
-    """Exact for polynomials of degree n, or with an error of that size on the sharpest of them (`quadrature`)."""
+    """Return a rule that is exact for degree n, or has that error on the sharpest such polynomial (`quadrature`)."""
     exact, sharpness = (n + 2) // 2, n + 2.0 * density.sharpness
     return density.rule(int(min(exact, max(4.0, np.ceil(np.sqrt(-0.5 * log_error * sharpness))))))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, located
-from poolscope.game.blocks import check_size, playing
+from poolscope.game.blocks import check_size, users_to_play
 from poolscope.game.game import Game
 from poolscope.metrics.intervals import Estimate
 from poolscope.scenario.build import build_mechanism
@@ -258,7 +258,7 @@ def candidates_of(players: Players, beside: Path) -> list[Candidate]:
                 f"`max_error` must be at least {least:.2g}, which {question.devices:,} devices have without a mechanism"
             )
             raise InputError(rule, value=question.max_error, remedy="ask for more `devices` or a larger `max_error`")
-    recorded = playing(game, None)
+    recorded = users_to_play(game, None)
     candidates = [
         Candidate(kind=kind, players=players, popularity=popularity, recorded=recorded) for kind in question.mechanisms
     ]

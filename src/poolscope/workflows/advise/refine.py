@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from poolscope.game.blocks import playing
+from poolscope.game.blocks import users_to_play
 from poolscope.game.columns import EXPOSED_AT_THRESHOLD
 from poolscope.game.game import Game
 from poolscope.metrics.intervals import Estimate
@@ -316,7 +316,7 @@ def play_choice(setting: Setting, players: Players, seed: int) -> Verified:
     counts = players.looks(choice.kind, choice.cap, variant.memoizes)
     limited = variant.replace({"devices.cap": capped(choice, variant), "attack.observations": counts})
     game = build_game(limited, seed, players.engine.map)
-    there, most = playing(game, None), players.max_users(choice.kind)
+    there, most = users_to_play(game, None), players.max_users(choice.kind)
     users = range(most) if there is None else range(searching(there, most), there)
     outcomes = players.outcomes(game, users, seed)
     *_, record = summarize(outcomes, game, seed, question.threshold)

@@ -19,9 +19,8 @@ from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, open_table, writing
 from poolscope.devices.protocols import memoizes
-from poolscope.inference.link_evidence import evident
+from poolscope.inference.link_evidence import join_windows, pairs_with_evidence, select_links
 from poolscope.inference.linkage import link_scores
-from poolscope.inference.pseudonyms import joined, linked
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER, row_bytes
 from poolscope.scenario.scenario import Scenario
@@ -119,8 +118,8 @@ def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario
         reports = {name: np.concatenate([part[name] for part in sent])[order] for name in sent[0]}
         scorer.check(names, sizes, reports)
         adversary = scorer.adversaries[scorer.grouping[0]]
-        pairs = evident(scorer.device, reports, sizes, adversary, -math.log(rate))
-    made = joined(linked(pairs, len(names), rate), order[ends - sizes], order[ends - 1])
+        pairs = pairs_with_evidence(scorer.device, reports, sizes, adversary, -math.log(rate))
+    made = join_windows(select_links(pairs, len(names), rate), order[ends - sizes], order[ends - 1])
     evidence = np.full(len(names), np.nan)
     for side in (made.links.first, made.links.second):
         np.fmax.at(evidence, side, made.links.log_e_value)

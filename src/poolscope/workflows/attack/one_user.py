@@ -16,7 +16,7 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, writing
-from poolscope.devices.protocols import Device, Identical, memoizes
+from poolscope.devices.protocols import Device, IdenticalReports, memoizes
 from poolscope.inference.adversary import posterior_block, report_likelihoods, views
 from poolscope.inference.attack import posterior
 from poolscope.inference.independent import believed
@@ -139,7 +139,7 @@ def _notify(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.Da
 
 def _answers(device: Device, reports: Reports) -> Integers | None:
     """(reports,) from 1, the first report with the same answer as each; None where answers are sent with noise."""
-    if not (memoizes(device) and isinstance(device.evidence(reports).distribution, Identical)):
+    if not (memoizes(device) and isinstance(device.likelihood(reports).distribution, IdenticalReports)):
         return None
     first, which = distinct(reports)
     return first[which] + 1

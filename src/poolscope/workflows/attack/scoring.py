@@ -127,7 +127,7 @@ class Scorer:
     def check(self, users: pl.Series, lengths: Integers, features: Reports) -> None:
         """What a device keeps for its user is the same in all reports of each, if somebody relies on it."""
         first, ends = np.repeat(np.cumsum(lengths) - lengths, lengths), np.cumsum(lengths)
-        for name in self.device.own if self.grouping and memoizes(self.device) else ():
+        for name in self.device.per_device_columns if self.grouping and memoizes(self.device) else ():
             column = features[name].reshape(len(first), -1)
             other = (column != column[first]).any(axis=1)
             if other.any():

@@ -24,10 +24,10 @@ from poolscope.core.executors import Engine, EngineLike, as_engine
 from poolscope.core.files import ANOTHER, LOCK, check_folder, check_new, claimed, unwritable
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables.atomic import is_unfinished, sweep, write_text
-from poolscope.game.blocks import Playing, all_blocks, planned, play_parts, playing
+from poolscope.game.blocks import BlockRun, all_blocks, plan_blocks, play_blocks_to_files, users_to_play
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game
-from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
+from poolscope.game.outcome_files import AttackKey, AttackRows, OutcomeFiles, attack_rows, needed
 from poolscope.inference.levels import DEFAULT_THRESHOLD
 from poolscope.metrics.bounds import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.linkability import linkability
@@ -76,8 +76,8 @@ def audit(
     scenario = as_asked(scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism)
     game = build_game(scenario, seed, engine.map)
     kept = read_manifest(out) if resume else None
-    asked = playing(game, users or (scenario.users.count if scenario.users else None))
-    plan = planned(game, asked or (kept.users if kept else None), seed, engine, out, scenario.file)
+    asked = users_to_play(game, users or (scenario.users.count if scenario.users else None))
+    plan = plan_blocks(game, asked or (kept.users if kept else None), seed, engine, out, scenario.file)
     if plan.warning:
         warnings.warn(plan.warning, stacklevel=2)
     manifest = Manifest(
@@ -134,7 +134,9 @@ def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick
         clear(out, manifest)
         with Keeper(manifest, out) as keeper:
             if len(done) < manifest.blocks:
-                for part in play_parts(Playing(game=game, seed=manifest.seed, folder=folder), todo, engine, tick):
+                for part in play_blocks_to_files(
+                    BlockRun(game=game, seed=manifest.seed, folder=folder), todo, engine, tick
+                ):
                     keeper.add(part)
     except (OSError, PoolscopeError):
         if fresh and not manifest.parts:
@@ -174,11 +176,11 @@ def records_of(
     )
     pools = {a.name: a.universe.pool_names for a in game.adversaries}
 
-    def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Counted, Part, pl.DataFrame]:
-        return Counted.of(rows, attack[1]), part_of(rows, held), pool_sums(rows, attack[1], own[0])
+    def kept(attack: AttackKey, rows: pl.DataFrame) -> tuple[Counted, AttackRows, pl.DataFrame]:
+        return Counted.of(rows, attack[1]), attack_rows(rows, held), pool_sums(rows, attack[1], own[0])
 
     def summarize_attack(
-        attack: Attack, found: list[tuple[Counted, Part, pl.DataFrame]]
+        attack: AttackKey, found: list[tuple[Counted, AttackRows, pl.DataFrame]]
     ) -> tuple[Record, list[PoolRecord]]:
         counted = Counted()
         for part, _, _ in found:

@@ -24,7 +24,7 @@ from pydantic import (
 from poolscope.core.errors import InputError, located, one_line, reading
 from poolscope.core.files import ANOTHER, plain, read_json
 from poolscope.core.tables.atomic import checksum, write_text
-from poolscope.game.blocks import Part
+from poolscope.game.blocks import PlayedBlock
 from poolscope.game.columns import exposed_columns
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.inference.independent import MAX_USERS
@@ -242,7 +242,7 @@ class Keeper:
         if self._behind:
             self._write()
 
-    def add(self, part: Part) -> None:
+    def add(self, part: PlayedBlock) -> None:
         """A block's file is there; the manifest says so now, or soon where it was written just before."""
         self._manifest.parts[part.name] = part.checksum
         self._behind = True

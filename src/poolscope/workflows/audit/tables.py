@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.errors import InputError
 from poolscope.game.columns import CORRECT, NON_PRIVATE
-from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
+from poolscope.game.outcome_files import AttackKey, AttackRows, OutcomeFiles, attack_rows, needed
 from poolscope.metrics.calibration import calibration
 from poolscope.metrics.exposure import exposure_columns, exposure_counts, exposure_shares
 from poolscope.metrics.precision import behavior_counts, behavior_shares, precision_curve
@@ -47,13 +47,13 @@ def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int, threshold: f
     exposing = outcomes.extended(tuple(exposure_columns(threshold).values()))
     held, groups = outcomes.grouped(HELD), outcomes.estimates()
 
-    def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Part, Counts, Counts]:
+    def kept(attack: AttackKey, rows: pl.DataFrame) -> tuple[AttackRows, Counts, Counts]:
         own = groups.get(attack[0], 1)
         behaved = behavior_counts(rows, k, groups=own) if attack in mapped else 0
         exposed = exposure_counts(rows, horizon, threshold, own) if first[attack[0]] == attack else 0
-        return part_of(rows, held), behaved, exposed
+        return attack_rows(rows, held), behaved, exposed
 
-    def facts(attack: Attack, parts: list[tuple[Part, Counts, Counts]]) -> dict[str, pl.DataFrame]:
+    def facts(attack: AttackKey, parts: list[tuple[AttackRows, Counts, Counts]]) -> dict[str, pl.DataFrame]:
         some, behaved, exposed = zip(*parts, strict=True)
         rows = outcomes.joined(attack, held, some)
         label = [pl.lit(attack[0]).alias("adversary"), pl.lit(attack[1]).alias("n"), pl.all()]

@@ -10,10 +10,10 @@ from cases.synthetic import SEED
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized import table_samplers
-from poolscope.inference.memoized.attack import exact_scores, found_by
+from poolscope.inference.memoized.attack import exact_scores, user_posterior
 from poolscope.inference.memoized.occupancy import normalized
 from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior, weighted_mean
-from poolscope.inference.memoized.tables import Tables, table_sum, tables_of
+from poolscope.inference.memoized.tables import ResponseTables, table_sum, tables_of
 from poolscope.mechanisms import CMS, GRR, LGRR, LOLOHA, OUE, Channel, DBitFlip, HadamardResponse, device_of, reports_of
 from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.popularity import zipf
@@ -46,7 +46,7 @@ def deviations(name, adversary=KNOWN):
     device = device_of(mechanism, memoize=True)
     rows = []
     for user, trace in enumerate(draw_traces(UNIVERSE, POPULARITY, TRUTH, n)):
-        evidence = device.evidence(reports_of(device, trace[None], KEYS[[user]]))
+        evidence = device.likelihood(reports_of(device, trace[None], KEYS[[user]]))
         scores = table_sum(tables_of(evidence, KNOWN), KNOWN)
         found = sampler(tables_of(evidence, adversary), adversary, KEYS[user])
         rows.append([found.posterior[0] - scores[0] / scores.sum(), found.error[0]])
@@ -86,7 +86,7 @@ def test_an_adversary_with_another_popularity_is_caught(name):
 def test_more_work_is_less_error(monkeypatch):
     device = device_of(GRR(universe=SIZE, epsilon=3.0), memoize=True)
     trace = draw_traces(UNIVERSE, POPULARITY, TRUTH, 90)[:6]
-    tables = [tables_of(device.evidence(reports_of(device, trace[[u]], KEYS[[u]])), KNOWN) for u in range(6)]
+    tables = [tables_of(device.likelihood(reports_of(device, trace[[u]], KEYS[[u]])), KNOWN) for u in range(6)]
     errors = []
     for work in (1e6, 1.6e7):
         monkeypatch.setattr(table_samplers, "MAX_WORK", work)
@@ -98,7 +98,7 @@ def test_more_work_is_less_error(monkeypatch):
 def test_the_same_key_gives_the_same_bits():
     device = device_of(GRR(universe=30, epsilon=2.0), memoize=True)
     adversary = Adversary.weak(Universe.sized(30, {"a": 8, "b": 8}))
-    tables = tables_of(device.evidence({"value": np.array([0, 3, 3, 9, 21, 3, 0])}), adversary)
+    tables = tables_of(device.likelihood({"value": np.array([0, 3, 3, 9, 21, 3, 0])}), adversary)
     one, other = (tempered_posterior(tables, adversary, np.uint64(5)) for _ in range(2))
     np.testing.assert_array_equal(one, other)
 
@@ -109,7 +109,7 @@ def test_the_same_key_gives_the_same_bits():
 def test_slots_without_a_choice_need_no_chain_to_move():
     """One slot is free: the sampler pads it, and must still end."""
     base, mass = np.array([[0.3, 0.0, 0.0], [0.0, 0.4, 0.0]]), np.array([[0.0, 0.0, 1.0]])
-    tables = Tables(mass, np.log([[0.2, 0.3, 0.5]]), np.array([4, 6]), base, (0.0, 1.0))
+    tables = ResponseTables(mass, np.log([[0.2, 0.3, 0.5]]), np.array([4, 6]), base, (0.0, 1.0))
     for own in (tables, tables._replace(mass=mass[:0], log_response_prob=tables.log_response_prob[:0])):
         scores, found = table_sum(own, KNOWN), tempered_posterior(own, KNOWN, np.uint64(1))
         np.testing.assert_allclose(found.posterior, scores / scores.sum(), atol=4 * found.error.max() + 1e-3)
@@ -132,7 +132,7 @@ def test_two_empty_vectors_may_be_two_objects():
     """Half of the responses of optimized unary encoding have no bit at large epsilon."""
     device = device_of(OUE(universe=7, epsilon=8.0), memoize=True)
     weak = Adversary.weak(Universe.sized(7, {"a": 1, "b": 5}))
-    found = found_by(device, {"bits": np.zeros((2, 1), dtype=np.uint8)}, weak)
+    found = user_posterior(device, {"bits": np.zeros((2, 1), dtype=np.uint8)}, weak)
     assert found.posterior[0] == pytest.approx(0.5228, abs=5e-5)
     assert found.error.max() == 0
 
@@ -153,7 +153,7 @@ def test_empty_vectors_are_the_sum_over_traces(n):
     delta, weight = 0.75 + 0.25 * x, w / 2
     scores = [own * none * d * (1 - d) ** (n - 1) + none * other * (1 - d) * d ** (n - 1) for d in (delta, 1 - delta)]
     expected = np.array([(weight * score).sum() for score in scores])
-    found = found_by(device, {"bits": bits}, adversary)
+    found = user_posterior(device, {"bits": bits}, adversary)
     np.testing.assert_allclose(found.posterior, expected / expected.sum(), rtol=1e-6)
 
 
@@ -166,8 +166,8 @@ def test_few_objects_have_no_unstated_error():
     off, error = [], []
     for user, trace in enumerate(draw_traces(universe, adversary.popularity, truth, 30)):
         reports = reports_of(device, trace[None], KEYS[[user]])
-        found = found_by(device, reports, adversary)
-        sampled = allocated_posterior(tables_of(device.evidence(reports), adversary), adversary, KEYS[user])
+        found = user_posterior(device, reports, adversary)
+        sampled = allocated_posterior(tables_of(device.likelihood(reports), adversary), adversary, KEYS[user])
         off.append(sampled.posterior[0] - found.posterior[0])
         error.append(np.hypot(sampled.error[0], found.error[0]))
     assert variance_ratio(np.array(off), np.array(error))[0] < 1.4
@@ -181,8 +181,8 @@ def test_nearly_as_many_groups_as_slots():
     truth = draw_users(universe, Behavior(), KEYS[:24])
     off, error = [], []
     for user, trace in enumerate(draw_traces(universe, adversary.popularity, truth, 60)):
-        evidence = device.evidence(reports_of(device, trace[None], KEYS[[user]]))
-        groups = np.bincount(evidence.distribution.answer)
+        evidence = device.likelihood(reports_of(device, trace[None], KEYS[[user]]))
+        groups = np.bincount(evidence.distribution.response)
         exact = normalized(exact_scores(evidence.distribution.log_response_prob, groups, adversary), adversary)
         sampled = allocated_posterior(tables_of(evidence, adversary), adversary, KEYS[user])
         off.append(sampled.posterior[0] - exact[0])

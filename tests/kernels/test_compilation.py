@@ -1,4 +1,4 @@
-"""When kernels are compiled, and where they are kept."""
+"""When kernels are compiled, and where they are cached."""
 
 import os
 import subprocess
@@ -85,7 +85,7 @@ def test_another_process_compiles_what_is_not_there_yet(tmp_path, monkeypatch):
     aside.wait()
     assert made.exists()
     made.unlink()
-    (tmp_path / "test_compiling.twice-1.py311.nbi").touch()
+    (tmp_path / "test_compilation.twice-1.py311.nbi").touch()
     aside.begin()
     aside.wait()
     assert not made.exists()

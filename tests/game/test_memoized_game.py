@@ -1,4 +1,4 @@
-"""The game with devices that keep their answers, from a scenario."""
+"""The game with devices that memoize, from a scenario."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from cases.memory import CROWD, POPULARITY, STRONG, traces_of
+from cases.memoized import CROWD, POPULARITY, STRONG, traces_of
 from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
@@ -81,7 +81,7 @@ def test_the_error_of_chance_is_in_the_outcomes():
     memory = device_of(RAPPOR, memoize=True)
     for user in range(6):
         first = {name: x[:5] for name, x in reports_of(memory, traces[[user]], keys[[user]]).items()}
-        found = attack.found_by(memory, first, STRONG)
+        found = attack.user_posterior(memory, first, STRONG)
         row = outcomes.filter((pl.col("adversary") == "strong") & (pl.col("n") == 5) & (pl.col("user") == user))
         assert row["confidence_mcse"].item() == found.error[found.posterior.argmax()] > 0
     for name in ("naive", "non-private"):

@@ -1,4 +1,4 @@
-"""How likely two windows are one device's: against the sum over all answers that it may keep."""
+"""Link scores of two windows, against the sum over all memoized responses of a device."""
 
 import tracemalloc
 from fractions import Fraction
@@ -6,12 +6,12 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-from cases.memory import CROWD, STRONG, traces_of
+from cases.memoized import CROWD, STRONG, traces_of
 from cases.synthetic import SEED
-from oracle import kept
+from oracle import memoized
 from scipy.special import factorial
 
-from poolscope.devices.protocols import Bits, Identical, Values
+from poolscope.devices.protocols import IdenticalReports, NoisyBits, NoisyValues
 from poolscope.inference import linkage
 from poolscope.inference.linkage import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import Rappor, device_of, make, reports_of
@@ -28,34 +28,34 @@ def shares(rows):
 
 def bits_law(device, positions, permanent, again):
     ones = np.array(device.reports, dtype=np.uint8)
-    return Bits(ones, positions, tuple(map(float, permanent)), tuple(map(float, again)))
+    return NoisyBits(ones, positions, tuple(map(float, permanent)), tuple(map(float, again)))
 
 
 def single_bits():
     permanent, again = (Fraction(3, 4), Fraction(1, 4)), (Fraction(9, 10), Fraction(1, 10))
-    device = kept.bits(3, [{0}, {1}, {2}], permanent, again)
+    device = memoized.bits(3, [{0}, {1}, {2}], permanent, again)
     return device, bits_law(device, np.arange(3)[None], permanent, again)
 
 
 def bloom_filters():
     """A bit is two slots', a slot has one bit twice, and answers are sent almost as they are."""
     permanent, again = (Fraction(7, 8), Fraction(1, 8)), (Fraction(1), Fraction(1, 50))
-    device = kept.bits(3, [{0, 1}, {1, 2}, {2}], permanent, again)
+    device = memoized.bits(3, [{0, 1}, {1, 2}, {2}], permanent, again)
     positions = np.array([[0, 1, 2], [1, 2, 3]])
     return device, bits_law(device, positions, permanent, again)
 
 
 def answers():
-    device = kept.identical(shares(LAW))
+    device = memoized.identical(shares(LAW))
     with np.errstate(divide="ignore"):
         distribution = np.log(np.array(shares(LAW), dtype=np.float64)).T
-    return device, Identical(np.arange(5), distribution)
+    return device, IdenticalReports(np.arange(5), distribution)
 
 
 def response(truth, again):
-    device = kept.values(4, truth, again, slots=(0, 1, 2))
+    device = memoized.values(4, truth, again, slots=(0, 1, 2))
     steps = ((float(x), float((1 - x) / 3)) for x in (truth, again))
-    return device, Values(np.arange(4), np.arange(3), 4, *steps)
+    return device, NoisyValues(np.arange(4), np.arange(3), 4, *steps)
 
 
 CASES = {
@@ -71,7 +71,7 @@ def chances(device):
     """Of every table of answers its probability, and (tables, reports) the chance of each report at such a device."""
     slots = sorted(set(device.slots))
     distributions, rows = [], []
-    for table in product(device.answers, repeat=len(slots)):
+    for table in product(device.responses, repeat=len(slots)):
         chance = Fraction(1)
         for slot, answer in zip(slots, table, strict=True):
             chance *= device.permanent(answer, slot)
@@ -89,7 +89,7 @@ def chances(device):
 def repeated(distribution, first, second):
     """The law of reports of these numbers, first those of one window and then those of the other."""
     rows = np.concatenate([first, second])
-    name = {Identical: "answer", Values: "value", Bits: "ones"}[type(distribution)]
+    name = {IdenticalReports: "answer", NoisyValues: "value", NoisyBits: "ones"}[type(distribution)]
     return distribution._replace(**{name: getattr(distribution, name)[rows]})
 
 
@@ -112,7 +112,7 @@ def crowded(hashes):
     draw = np.random.default_rng(SEED)
     positions = draw.integers(0, 25, size=(hashes, 37))
     ones, weight = draw.integers(0, 2, size=(9, 24), dtype=np.uint8), draw.dirichlet(np.ones(37))
-    return Bits(ones, np.minimum(positions, 24), (0.8, 0.1), (0.75, 0.2)), weight
+    return NoisyBits(ones, np.minimum(positions, 24), (0.8, 0.1), (0.75, 0.2)), weight
 
 
 @pytest.mark.parametrize("hashes", [1, 2, 4, 5, 8])
@@ -120,9 +120,9 @@ def test_tiles_and_ways_make_no_difference(hashes, monkeypatch):
     """Slots a few at a time, by patterns of bits and report by report, against the sum as it is written."""
     distribution, weight = crowded(hashes)
     found = []
-    for cells, few in ((linkage.CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
-        monkeypatch.setattr(linkage, "CELLS", cells)
-        monkeypatch.setattr(linkage, "FEW_REPORTS", few)
+    for cells, few in ((linkage.MAX_CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
+        monkeypatch.setattr(linkage, "MAX_CELLS", cells)
+        monkeypatch.setattr(linkage, "MAX_PATTERN_BITS", few)
         found.append(log_ratios(distribution, weight, 4))
     np.testing.assert_allclose(
         found, np.broadcast_to(written_out(distribution, weight, 4), (3, 4, 5)), rtol=0, atol=1e-10
@@ -218,7 +218,7 @@ def response_areas(popularity, epsilon, window):
     same, different = (likely * prior[:, None]).T @ likely, np.outer(alone, alone)
     distribution = np.log(np.where(np.eye(objects, dtype=bool), keep, (1 - keep) / (objects - 1)))
     both = np.tile(np.arange(objects), 2)
-    pairs = np.maximum(log_ratios(Identical(both, distribution), popularity, objects), -1e6)
+    pairs = np.maximum(log_ratios(IdenticalReports(both, distribution), popularity, objects), -1e6)
     with np.errstate(divide="ignore"):
         best = area(same, different, np.log(same / different))
     return area(same, different, np.array(seen) @ pairs @ np.array(seen).T), best
@@ -266,12 +266,12 @@ def test_a_score_is_the_sum_over_pairs(kind, parameters):
         one, two = (
             {name: x[3 * at : 3 * at + 3] for name, x in part.items()} for part, at in ((first, i), (second, j))
         )
-        own = all(np.array_equal(one[name][0], two[name][0]) for name in device.own)
+        own = all(np.array_equal(one[name][0], two[name][0]) for name in device.per_device_columns)
         assert np.isneginf(found[i, j]) != own
         if own:
             alone = link_scores(device, one, two, STRONG, (np.array([3]), np.array([3])))
             parts = link_scores(device, one, two, STRONG, (np.ones(3, dtype=int), np.ones(3, dtype=int)))
-            chance = np.log(np.prod([float(choices) for choices in device.own.values()]))
+            chance = np.log(np.prod([float(choices) for choices in device.per_device_columns.values()]))
             assert found[i, j] == pytest.approx(alone.item(), rel=1e-9, abs=1e-9)
             assert found[i, j] == pytest.approx((parts - chance).sum() + chance, rel=1e-9, abs=1e-9)
 
@@ -300,9 +300,9 @@ def test_how_often_anybody_picks_an_object():
 def test_what_cannot_be_is_no_ratio_without_a_number():
     """Bits that nothing sets, and an answer that only an object of no weight can have."""
     ones = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=np.uint8)
-    never = Bits(ones, np.arange(3)[None], (1.0, 0.0), (1.0, 0.0))
+    never = NoisyBits(ones, np.arange(3)[None], (1.0, 0.0), (1.0, 0.0))
     # without noise all devices have the same answers, which link none of them
     np.testing.assert_allclose(log_ratios(never, np.array([0.5, 0.3, 0.2]), 1), [[0.0, 0.0]], atol=1e-12)
     with np.errstate(divide="ignore"):
-        honest = Identical(np.array([2, 2, 0]), np.log(np.eye(3)))
+        honest = IdenticalReports(np.array([2, 2, 0]), np.log(np.eye(3)))
     np.testing.assert_array_equal(log_ratios(honest, np.array([0.5, 0.5, 0.0]), 1), [[0.0, 0.0]])

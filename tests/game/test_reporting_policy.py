@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from cases.memory import CROWD, ORACLE, POPULARITY, STRONG, TINY
+from cases.memoized import CROWD, ORACLE, POPULARITY, STRONG, TINY
 from cases.synthetic import SEED
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,12 +1,12 @@
-"""The enumeration of kept answers against a plainer one, and against what must hold of any device."""
+"""The enumeration of memoized responses against a simpler one, and against properties of any device."""
 
 from fractions import Fraction
 from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import pool_integral
-from oracle.kept import bits, identical, of_one_answer, of_trace, pool_scores, posterior, table_scores, values
+from cases.memoized import pool_integral
+from oracle.memoized import bits, identical, of_one_response, of_trace, pool_scores, posterior, table_scores, values
 from oracle.tables import table_posterior, uniform_grid
 
 WITHIN = [Fraction(1, 3), Fraction(2, 3), Fraction(1, 4), Fraction(3, 4), Fraction(1)]
@@ -27,7 +27,7 @@ def literally(device, reports):
     """Every trace with every answer to every slot, whether it is sent or not."""
     n, slots = len(reports), sorted(set(device.slots))
     scores = [F(0), F(0)]
-    for answers in product(device.answers, repeat=len(slots)):
+    for answers in product(device.responses, repeat=len(slots)):
         kept = dict(zip(slots, answers, strict=True))
         drawn = F(1)
         for slot, answer in kept.items():
@@ -60,8 +60,10 @@ def test_all_reports_of_a_trace_sum_to_one(name):
 def test_one_report_has_the_law_of_both_steps(name):
     device = DEVICES[name]
     for report, slot in product(device.reports, set(device.slots)):
-        steps = sum(device.permanent(answer, slot) * device.instantaneous(report, answer) for answer in device.answers)
-        assert of_one_answer(device, [report], slot) == steps
+        steps = sum(
+            device.permanent(answer, slot) * device.instantaneous(report, answer) for answer in device.responses
+        )
+        assert of_one_response(device, [report], slot) == steps
 
 
 @every_device
@@ -99,8 +101,8 @@ def test_tables_in_floating_point_are_those_in_fractions(name):
     mass = np.zeros((len(slots), 3))
     for z, slot in enumerate(device.slots):
         mass[slots.index(slot), POOL_OF[z] + 1] += float(WITHIN[z])
-    response = np.array([[float(device.permanent(a, s)) for a in device.answers] for s in slots])
-    emission = np.array([[float(device.instantaneous(r, a)) for r in device.reports] for a in device.answers])
+    response = np.array([[float(device.permanent(a, s)) for a in device.responses] for s in slots])
+    emission = np.array([[float(device.instantaneous(r, a)) for r in device.reports] for a in device.responses])
     reports = [device.reports[i] for i in (0, 1, 0, 2)]
     counts = np.array([reports.count(report) for report in device.reports])
     found = table_posterior(mass, response, emission, counts, uniform_grid(2, 6))

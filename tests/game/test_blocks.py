@@ -1,4 +1,4 @@
-"""What a game takes is told before it is taken: refused, warned of, or played in smaller blocks."""
+"""Resources of a game are estimated beforehand: it is rejected, warned of, or played in smaller blocks."""
 
 import re
 from dataclasses import replace
@@ -12,7 +12,7 @@ from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.machine import as_bytes
 from poolscope.game import game as games
-from poolscope.game.blocks import as_time, check_size, size_of
+from poolscope.game.blocks import as_time, check_size, estimate_resources
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
 
@@ -23,10 +23,10 @@ def game():
 
 
 def test_it_grows_with_everything(game):
-    size = size_of(game, 1000)
-    more = size_of(game, 2000)
+    size = estimate_resources(game, 1000)
+    more = estimate_resources(game, 2000)
     assert (more.disk, more.seconds) == (2 * size.disk, 2 * size.seconds)
-    longer = size_of(replace(game, observations=[3, 10_000]), 1000)
+    longer = estimate_resources(replace(game, observations=[3, 10_000]), 1000)
     assert longer.seconds > 1000 * size.seconds
     assert longer.memory > size.memory
 
@@ -48,7 +48,7 @@ def test_what_cannot_be_played_is_refused_in_one_line(game, tmp_path, monkeypatc
 
 def test_blocks_shrink_where_memory_is_short(game, monkeypatch):
     whole = game.block_users
-    monkeypatch.setattr(games, "available_memory", lambda: games.SHARE * 100 * game.bytes_a_user)
+    monkeypatch.setattr(games, "available_memory", lambda: games.MEMORY_SHARE * 100 * game.bytes_a_user)
     assert game.block_users == 100 < whole
     monkeypatch.setattr(games, "available_memory", lambda: 0)
     assert game.block_users == 1

@@ -1,4 +1,4 @@
-"""Scores of groups of identical reports against the enumeration of all objects and answers, and who is scored so."""
+"""Scores of groups of identical reports against enumeration, and the choice between exact and approximate scores."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import ORACLE, STRONG, TINY, pool_integral
+from cases.memoized import ORACLE, STRONG, TINY, pool_integral
 from cases.synthetic import SEED
 from scipy.special import logsumexp
 
@@ -19,8 +19,8 @@ from poolscope.inference.memoized.attack import (
     NEGLIGIBLE,
     SHARED,
     exact_scores,
-    found_by,
     occupancy_scores,
+    user_posterior,
 )
 from poolscope.inference.memoized.occupancy import normalized
 from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
@@ -73,8 +73,8 @@ def random_channel(reports, seed):
 
 
 def groups_of(memory, trace, key):
-    distribution = memory.evidence(reports_of(memory, trace[None], key[None])).distribution
-    return distribution.log_response_prob, np.bincount(distribution.answer)
+    distribution = memory.likelihood(reports_of(memory, trace[None], key[None])).distribution
+    return distribution.log_response_prob, np.bincount(distribution.response)
 
 
 SENT = [(0,), (1, 1), (0, 1), (2, 2, 2, 2), (0, 1, 2, 3), (3, 3, 0, 1), (1, 1, 0, 0, 0)]
@@ -223,7 +223,7 @@ BITS = Memoized(NoHashCMS(universe=60, epsilon=3.0))
 def test_groups_of_bits_are_summed_sampled_or_an_occupancy(monkeypatch, groups, cells, scores):
     monkeypatch.setattr(attack, "CELLS", cells)
     trace, key = np.repeat(np.arange(groups), 2), user_keys(SEED, np.arange(1))[0]
-    found = found_by(BITS, reports_of(BITS, trace[None], key[None]), STRONG)
+    found = user_posterior(BITS, reports_of(BITS, trace[None], key[None]), STRONG)
     if scores is None:
         assert 0 < found.error.max() < 0.03
     else:
@@ -248,7 +248,7 @@ def test_responses_that_slots_share_are_tables(monkeypatch, name):
     for other in (tempered_posterior, allocated_posterior):
         monkeypatch.setattr(attack, other.__name__, lambda *of, by=other: called.append(by) or by(*of))
     trace = np.array([[7, 3, 7, 50, 7, 21, 8, 33, 14, 59, 1, 2, 40, 28]])
-    found = found_by(device, reports_of(device, trace, user_keys(SEED, np.arange(1))), STRONG)
+    found = user_posterior(device, reports_of(device, trace, user_keys(SEED, np.arange(1))), STRONG)
     assert called == ([] if method is None else [method])
     assert (found.error.max() > 0) == (method is not None)
 
@@ -256,8 +256,8 @@ def test_responses_that_slots_share_are_tables(monkeypatch, name):
 def test_an_error_says_how_often_a_response_may_be_shared(monkeypatch):
     """Few groups are summed without chance; that no further slot has sent a response is the only thing left."""
     device = Memoized(NoHashCMS(universe=60, epsilon=6.0))
-    tables = tables_of(device.evidence(reports_of(device, np.array([[7, 3]]), KEYS)), STRONG)
+    tables = tables_of(device.likelihood(reports_of(device, np.array([[7, 3]]), KEYS)), STRONG)
     assert NEGLIGIBLE < tables.sharing < SHARED
     monkeypatch.setattr(attack, "table_sum", lambda *of: None)
-    found = found_by(device, reports_of(device, np.array([[7, 3]]), KEYS), STRONG)
+    found = user_posterior(device, reports_of(device, np.array([[7, 3]]), KEYS), STRONG)
     np.testing.assert_allclose(found.error, tables.sharing)

@@ -1,4 +1,4 @@
-"""Universes, traces and exact integrals for the tests of devices with memory."""
+"""Universes, traces and exact integrals for the tests of devices that memoize."""
 
 from fractions import Fraction
 from functools import cache

@@ -6,16 +6,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import ORACLE
+from cases.memoized import ORACLE
 from cases.synthetic import SEED
 from oracle.memoized_sums import enumerated
 from scipy import stats
 
 from poolscope.core.randomness import user_keys
-from poolscope.devices.protocols import Bits, Evidence, Identical, Values
+from poolscope.devices.protocols import IdenticalReports, NoisyBits, NoisyValues, ReportLikelihood
 from poolscope.inference.memoized import chains, table_samplers
 from poolscope.inference.memoized.chains import N_CHAINS, belief_of, estimate_by_chains, init_chains, memoized_posterior
-from poolscope.inference.memoized.state import slots_of, units_of
+from poolscope.inference.memoized.state import items_of, slots_of
 from poolscope.inference.memoized.table_samplers import tempered_posterior
 from poolscope.inference.memoized.tables import tables_of
 from poolscope.population.behavior import Behavior
@@ -34,7 +34,7 @@ def channel(slots):
     )
     logs = np.log(np.array(distribution, dtype=np.float64).T[:, : max(slots) + 1])
     seen, answer = np.unique(reports, return_inverse=True)
-    return exact, Evidence(np.array(slots), Identical(answer, logs[seen]))
+    return exact, ReportLikelihood(np.array(slots), IdenticalReports(answer, logs[seen]))
 
 
 def bits(slots, p=Fraction(1, 10)):
@@ -59,8 +59,10 @@ def bits(slots, p=Fraction(1, 10)):
 
     exact = enumerated(ORACLE, slots, list(product((0, 1), repeat=3)), permanent, instantaneous, reports)
     positions = np.array(bits_of_slots).T[:, : max(slots) + 1]
-    distribution = Bits(np.array(reports, dtype=np.uint8), positions, (float(1 - f), float(f)), (float(q), float(p)))
-    return exact, Evidence(np.array(slots), distribution)
+    distribution = NoisyBits(
+        np.array(reports, dtype=np.uint8), positions, (float(1 - f), float(f)), (float(q), float(p))
+    )
+    return exact, ReportLikelihood(np.array(slots), distribution)
 
 
 def values(slots):
@@ -75,10 +77,10 @@ def values(slots):
         lambda r, a: p_again if r == a else q_again,
         reports,
     )
-    distribution = Values(
+    distribution = NoisyValues(
         np.array(reports), np.arange(max(slots) + 1), g, (float(p), float(q)), (float(p_again), float(q_again))
     )
-    return exact, Evidence(np.array(slots), distribution)
+    return exact, ReportLikelihood(np.array(slots), distribution)
 
 
 LAWS = [(distribution, slots) for distribution in (channel, bits, values) for slots in (APART, MIXED)]
@@ -91,7 +93,7 @@ def short(monkeypatch):
 
 
 def found(evidence, adversary=ORACLE, keys=KEYS):
-    if isinstance(evidence.distribution, Bits):
+    if isinstance(evidence.distribution, NoisyBits):
         both = [memoized_posterior(evidence, adversary, key) for key in keys]
     else:
         tables = tables_of(evidence, adversary)
@@ -138,9 +140,9 @@ def test_a_chain_that_joins_no_reports_is_caught():
     """Every report a slot of its own: what a chain without splits and merges that starts so would be."""
     exact, evidence = bits(APART)
     slots = slots_of(evidence.slots, ORACLE)
-    units = units_of(evidence.distribution, slots)._replace(joins=False)
+    items = items_of(evidence.distribution, slots)._replace(can_share=False)
     belief = belief_of(ORACLE, slots, 4)
-    apart = np.array([estimate_by_chains(units, belief, key).posterior[0] for key in KEYS[:40]])
+    apart = np.array([estimate_by_chains(items, belief, key).posterior[0] for key in KEYS[:40]])
     assert off(apart, exact[0]) > 6
 
 
@@ -151,6 +153,6 @@ def test_long_reports_are_told_apart_at_the_start(instantaneous, same):
     if same:
         ones[1:] = ones[0]
     slots = slots_of(np.arange(5), ORACLE)
-    units = units_of(Bits(ones, np.arange(5)[None], (0.9, 0.1), instantaneous), slots)
-    for chain in init_chains(units, belief_of(ORACLE, slots, 3), KEYS[0], 2):
-        assert len(chain.groups) == (1 if same else 3)
+    items = items_of(NoisyBits(ones, np.arange(5)[None], (0.9, 0.1), instantaneous), slots)
+    for chain in init_chains(items, belief_of(ORACLE, slots, 3), KEYS[0], 2):
+        assert len(chain.active) == (1 if same else 3)

@@ -1,33 +1,33 @@
-"""Users with many sets of reports: chains say which belong together, the occupancy the rest."""
+"""Users with many clusters of reports: chains sample the clustering, the occupancy model sums out the rest."""
 
 from functools import cache
 
 import numpy as np
 import pytest
-from cases.memory import STRONG, traces_of
+from cases.memoized import STRONG, traces_of
 
 from poolscope.inference.memoized import chains
 from poolscope.inference.memoized.attack import occupancy_scores
 from poolscope.inference.memoized.chains import (
-    LARGE,
-    MANY,
-    SOME,
+    LARGE_CLUSTER,
+    MANY_CLUSTERS,
+    SOME_CLUSTERS,
     TOLERANCE,
-    are_many,
     belief_of,
-    by_groupings,
     estimate_by_chains,
+    estimate_by_clusterings,
+    has_many_clusters,
     init_chains,
     memoized_posterior,
 )
 from poolscope.inference.memoized.occupancy import normalized
-from poolscope.inference.memoized.state import slots_of, units_of
+from poolscope.inference.memoized.state import items_of, slots_of
 from poolscope.mechanisms import Memoized, Rappor, device_of, reports_of
 
 N, USERS = 120, 8
 KEYS, _, TRACES = traces_of(USERS, N)
 #: Those who have sent many objects.
-BUSY = [user for user in range(USERS) if len(set(TRACES[user].tolist())) > MANY]
+BUSY = [user for user in range(USERS) if len(set(TRACES[user].tolist())) > MANY_CLUSTERS]
 
 
 def rappor(p):
@@ -36,15 +36,15 @@ def rappor(p):
 
 def parts(device, user, n=N):
     """What an attack starts from."""
-    evidence = device.evidence(reports_of(device, TRACES[[user], :n], KEYS[[user]]))
+    evidence = device.likelihood(reports_of(device, TRACES[[user], :n], KEYS[[user]]))
     slots = slots_of(evidence.slots, STRONG)
-    return evidence, slots, units_of(evidence.distribution, slots), belief_of(STRONG, slots, n)
+    return evidence, slots, items_of(evidence.distribution, slots), belief_of(STRONG, slots, n)
 
 
 @cache
 def grouped(p, user, key):
-    _, slots, units, belief = parts(rappor(p), user)
-    return by_groupings(units, belief, slots.order, STRONG, np.uint64(key), TOLERANCE)
+    _, slots, items, belief = parts(rappor(p), user)
+    return estimate_by_clusterings(items, belief, slots.order, STRONG, np.uint64(key), TOLERANCE)
 
 
 def facts(p, user):
@@ -52,7 +52,7 @@ def facts(p, user):
     device = rappor(p)
     reports = reports_of(device, TRACES[[user]], KEYS[[user]])
     objects, which, counts = np.unique(TRACES[user], return_inverse=True, return_counts=True)
-    bits, distribution = device.bits(reports), device.evidence(reports).distribution
+    bits, distribution = device.bits(reports), device.likelihood(reports).distribution
     ones = np.stack([bits[which == g].sum(axis=0) for g in range(len(objects))])[:, :, None]
     q, p = distribution.instantaneous
     logs = []
@@ -68,17 +68,24 @@ def facts(p, user):
 
 
 def test_few_sets_are_many_if_they_are_large():
-    assert [are_many(sets, 1) for sets in (SOME + 1, MANY, MANY + 1)] == [False, False, True]
-    assert [are_many(SOME + 1, LARGE * (SOME + 1) - less) for less in (1, 0)] == [False, True]
-    assert not are_many(SOME, 1000)
+    assert [has_many_clusters(clusters, 1) for clusters in (SOME_CLUSTERS + 1, MANY_CLUSTERS, MANY_CLUSTERS + 1)] == [
+        False,
+        False,
+        True,
+    ]
+    assert [has_many_clusters(SOME_CLUSTERS + 1, LARGE_CLUSTER * (SOME_CLUSTERS + 1) - less) for less in (1, 0)] == [
+        False,
+        True,
+    ]
+    assert not has_many_clusters(SOME_CLUSTERS, 1000)
 
 
 def test_groups_that_are_no_longer_kept_are_worked_out_again(monkeypatch):
     """To the bit the same, with room for the factors of one grouping only."""
     expected = grouped(0.3, BUSY[0], 1)
-    monkeypatch.setattr(chains, "ROOM", 0)
-    _, slots, units, belief = parts(rappor(0.3), BUSY[0])
-    found = by_groupings(units, belief, slots.order, STRONG, np.uint64(1), TOLERANCE)
+    monkeypatch.setattr(chains, "MAX_CACHED", 0)
+    _, slots, items, belief = parts(rappor(0.3), BUSY[0])
+    found = estimate_by_clusterings(items, belief, slots.order, STRONG, np.uint64(1), TOLERANCE)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -91,9 +98,9 @@ def test_without_noise_anew_the_groups_are_known():
     device = rappor(0.0)
     for user in BUSY[:2]:
         reports = reports_of(device, TRACES[[user]], KEYS[[user]])
-        distribution = Memoized(device.mechanism).evidence(reports).distribution
+        distribution = Memoized(device.mechanism).likelihood(reports).distribution
         expected = normalized(
-            occupancy_scores(distribution.log_response_prob, np.bincount(distribution.answer), STRONG), STRONG
+            occupancy_scores(distribution.log_response_prob, np.bincount(distribution.response), STRONG), STRONG
         )
         found, error = grouped(0.0, user, 1)
         np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -105,9 +112,9 @@ def test_little_noise_leaves_little_to_find_out():
     near, far = [], []
     for user in BUSY:
         expected = facts(0.05, user)
-        _, _, units, belief = parts(rappor(0.05), user)
+        _, _, items, belief = parts(rappor(0.05), user)
         near.append(np.abs(grouped(0.05, user, 1)[0] - expected).sum() / 2)
-        far.append(np.abs(estimate_by_chains(units, belief, KEYS[user]).posterior - expected).sum() / 2)
+        far.append(np.abs(estimate_by_chains(items, belief, KEYS[user]).posterior - expected).sum() / 2)
     assert np.mean(near) < 0.03, near
     assert np.mean(far) > 2 * np.mean(near), (near, far)
 
@@ -123,22 +130,22 @@ def test_the_stated_error_is_what_other_draws_differ_by(p):
 
 
 def test_chains_start_with_too_many_sets_and_with_too_few():
-    _, _, units, belief = parts(rappor(0.1), BUSY[0])
-    apart, together = init_chains(units, belief, KEYS[0], 2)
-    assert len(apart.groups) > MANY
-    assert len(together.groups) < MANY / 2
+    _, _, items, belief = parts(rappor(0.1), BUSY[0])
+    apart, together = init_chains(items, belief, KEYS[0], 2)
+    assert len(apart.active) > MANY_CLUSTERS
+    assert len(together.active) < MANY_CLUSTERS / 2
     for chain in (apart, together):
-        chain.go(40)
-        assert chain.sets.total[chain.groups].sum() == N
-    assert abs(len(apart.groups) - len(together.groups)) < 8
+        chain.run(40)
+        assert chain.clusters.n_reports[chain.active].sum() == N
+    assert abs(len(apart.active) - len(together.active)) < 8
 
 
 def test_few_sets_are_left_to_the_chains():
     """Many are not; which it is the first chain says at its start."""
     for n in (12, N):
-        evidence, slots, units, belief = parts(rappor(0.05), BUSY[0], n)
+        evidence, slots, items, belief = parts(rappor(0.05), BUSY[0], n)
         found = memoized_posterior(evidence, STRONG, KEYS[0])
-        many = are_many(len(init_chains(units, belief, np.uint64(0), 1)[0].groups), n)
+        many = has_many_clusters(len(init_chains(items, belief, np.uint64(0), 1)[0].active), n)
         assert many == (n == N)
-        expected = by_groupings(units, belief, slots.order, STRONG, KEYS[0], TOLERANCE) if many else None
-        np.testing.assert_array_equal(found, expected or estimate_by_chains(units, belief, KEYS[0]))
+        expected = estimate_by_clusterings(items, belief, slots.order, STRONG, KEYS[0], TOLERANCE) if many else None
+        np.testing.assert_array_equal(found, expected or estimate_by_chains(items, belief, KEYS[0]))

@@ -1,13 +1,13 @@
-"""Steps of a chain over tables of permanent responses have the laws that they state."""
+"""Steps of a chain over tables of permanent responses sample the stated distributions."""
 
 from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import ORACLE
+from cases.memoized import ORACLE
 
 from poolscope.inference.memoized.table_samplers import TableSampler
-from poolscope.inference.memoized.tables import Tables
+from poolscope.inference.memoized.tables import ResponseTables
 from poolscope.kernels.memoized_table_chains import draw_behavior, redraw, refresh
 
 COUNTS = np.array([5, 2, 1])
@@ -28,12 +28,12 @@ CASES = {
 
 
 def chain_of(base, rate, table):
-    tables = Tables(MASS, LOG_LAW, COUNTS, base, rate)
+    tables = ResponseTables(MASS, LOG_LAW, COUNTS, base, rate)
     sampler = TableSampler(tables, ORACLE)
     chain = sampler.start(np.uint64(1))
     chain.table[:] = table
     chain.power[0] = COUNTS
-    refresh(sampler.problem, chain, 0, sampler.scratch)
+    refresh(sampler.problem, chain, 0, sampler.workspace)
     return sampler, chain
 
 
@@ -60,12 +60,12 @@ def test_two_slots_are_redrawn_from_their_joint_law(name):
     expected /= expected.sum()
     found, grid = np.zeros((4, 4)), (np.arange(STEPS) + 0.5) / STEPS
     for one, two in product(grid, grid):
-        redraw(sampler.problem, chain, 0, 0, 1, sampler.scratch, one, two)
+        redraw(sampler.problem, chain, 0, 0, 1, sampler.workspace, one, two)
         found[chain.table[0, 0], chain.table[0, 1]] += 1 / STEPS**2
     np.testing.assert_allclose(found, expected, atol=2 / STEPS)
     assert found[expected == 0].sum() == 0
     weight, holders = chain.weight[0].copy(), chain.holders[0].copy()
-    refresh(sampler.problem, chain, 0, sampler.scratch)
+    refresh(sampler.problem, chain, 0, sampler.workspace)
     np.testing.assert_allclose(weight, chain.weight[0], atol=1e-9)
     np.testing.assert_array_equal(holders, chain.holders[0])
 
@@ -74,7 +74,7 @@ def test_two_slots_are_redrawn_from_their_joint_law(name):
 def test_the_posterior_of_the_pools_given_a_table_and_the_interest(name):
     base, rate, table = CASES[name]
     sampler, chain = chain_of(base, rate, table)
-    draw_behavior(sampler.problem, chain, 0, sampler.scratch, 0.3, 0.6)
+    draw_behavior(sampler.problem, chain, 0, sampler.workspace, 0.3, 0.6)
     problem, gamma = sampler.problem, sampler.problem.interest[0, chain.behavior[0, 1]]
     share = base.copy()
     np.add.at(share, [y for y in table if y < 3], MASS[[y < 3 for y in table]])
@@ -83,4 +83,4 @@ def test_the_posterior_of_the_pools_given_a_table_and_the_interest(name):
         section = np.array([1 - gamma, gamma * other, gamma * other])
         section[pool + 1] = gamma * delta
         expected[pool] += np.exp(log_weight) * np.prod((rate[0] + rate[1] * share @ section) ** COUNTS)
-    np.testing.assert_allclose(sampler.scratch.posterior, expected / expected.sum(), rtol=1e-9)
+    np.testing.assert_allclose(sampler.workspace.posterior, expected / expected.sum(), rtol=1e-9)

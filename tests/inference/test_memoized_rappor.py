@@ -1,10 +1,10 @@
-"""RAPPOR with memory and an instantaneous step: what is sent, and what the attack makes of it."""
+"""RAPPOR with memoization and an instantaneous round: what is sent, and what the attack infers."""
 
 from itertools import combinations
 
 import numpy as np
 import pytest
-from cases.memory import STRONG, traces_of
+from cases.memoized import STRONG, traces_of
 from cases.synthetic import SEED
 from scipy import stats
 
@@ -49,7 +49,7 @@ def test_evidence_is_the_users_own():
     memory = small_rappor(0.2, 0.7)
     reports = reports_of(memory, traces, keys)
     own = {name: column[4:8] for name, column in reports.items()}
-    slots, distribution = memory.evidence(own)
+    slots, distribution = memory.likelihood(own)
     np.testing.assert_array_equal(slots, np.arange(60))
     np.testing.assert_array_equal(distribution.positions, memory.positions(int(memory.cohorts(keys)[1])))
     assert (distribution.permanent, distribution.instantaneous) == ((0.875, 0.125), (0.7, 0.2))

@@ -1,4 +1,4 @@
-"""Words of coins, against one coin after another in Python."""
+"""Words of Bernoulli bits, against one bit after another in Python."""
 
 import numpy as np
 import pytest

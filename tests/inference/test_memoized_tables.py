@@ -6,17 +6,17 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import ORACLE
+from cases.memoized import ORACLE
 from cases.synthetic import SEED
-from oracle import kept
+from oracle import memoized
 from oracle.tables import table_posterior
 
 from poolscope.core.randomness import user_keys
-from poolscope.devices.protocols import Evidence, Identical, Values
+from poolscope.devices.protocols import IdenticalReports, NoisyValues, ReportLikelihood
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import posterior
 from poolscope.inference.memoized import tables as module
-from poolscope.inference.memoized.attack import found_by
+from poolscope.inference.memoized.attack import user_posterior
 from poolscope.inference.memoized.chains import memoized_posterior
 from poolscope.inference.memoized.tables import axes, table_sum, tables_of
 from poolscope.mechanisms import (
@@ -54,10 +54,10 @@ def channel(slots, responses=3):
 @pytest.mark.parametrize("reports", [(0,), (1, 1), (0, 2, 0), (2, 0, 0, 1)])
 def test_identical_reports_are_the_enumeration(slots, reports):
     distribution = channel(slots)
-    expected = kept.posterior(kept.identical(distribution, slots), reports, WITHIN, POOL_OF, 2)
+    expected = memoized.posterior(memoized.identical(distribution, slots), reports, WITHIN, POOL_OF, 2)
     seen, answer = np.unique(reports, return_inverse=True)
     logs = np.log(np.array(distribution, dtype=np.float64).T[seen])
-    found = summed(tables_of(Evidence(np.array(slots), Identical(answer, logs)), ORACLE))
+    found = summed(tables_of(ReportLikelihood(np.array(slots), IdenticalReports(answer, logs)), ORACLE))
     np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-12)
 
 
@@ -65,10 +65,10 @@ def test_identical_reports_are_the_enumeration(slots, reports):
 @pytest.mark.parametrize("reports", [(0,), (1, 1), (0, 2, 0), (2, 0, 0, 1)])
 def test_noisy_values_are_the_enumeration(slots, reports):
     truth, again, g = Fraction(3, 5), Fraction(4, 5), max(slots) + 1
-    expected = kept.posterior(kept.values(g, truth, again, slots), reports, WITHIN, POOL_OF, 2)
+    expected = memoized.posterior(memoized.values(g, truth, again, slots), reports, WITHIN, POOL_OF, 2)
     steps = [(float(p), float((1 - p) / (g - 1))) for p in (truth, again)]
-    distribution = Values(np.array(reports), np.arange(g), g, *steps)
-    found = summed(tables_of(Evidence(np.array(slots), distribution), ORACLE))
+    distribution = NoisyValues(np.array(reports), np.arange(g), g, *steps)
+    found = summed(tables_of(ReportLikelihood(np.array(slots), distribution), ORACLE))
     np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-12)
 
 
@@ -153,7 +153,7 @@ def test_the_attack_is_the_sum_over_tables(name, n):
     expected = table_posterior(
         _mass(slots), distribution, emission, np.bincount(which, minlength=emission.shape[1]), GRID[n]
     )
-    found = found_by(device, reports, SKEWED)
+    found = user_posterior(device, reports, SKEWED)
     np.testing.assert_allclose(found.posterior, expected, atol=1e-5)
     assert found.error.max() == 0
 
@@ -181,9 +181,9 @@ def test_priors_are_honored():
     distribution = np.where(np.eye(5), np.exp(2.0), 1.0) / (np.exp(2.0) + 4)
     counts = np.array([5, 9, 0, 4, 0])
     expected = table_posterior(_mass(np.arange(5)), distribution, np.eye(5), counts, grid, np.array([0.2, 0.8]))
-    found = found_by(device, reports, adversary).posterior
+    found = user_posterior(device, reports, adversary).posterior
     np.testing.assert_allclose(found, expected, atol=1e-9)
-    plain = found_by(device, reports, SKEWED).posterior
+    plain = user_posterior(device, reports, SKEWED).posterior
     assert np.abs(plain - expected).max() > 0.05
 
 
@@ -192,14 +192,14 @@ def test_equal_slots_are_counted_together(monkeypatch):
     universe = Universe.sized(24, {"a": 8, "b": 8})
     weak = Adversary.weak(universe)
     device = device_of(GRR(universe=24, epsilon=2.0), memoize=True)
-    tables = tables_of(device.evidence({"value": np.array([0, 0, 1, 12, 0, 0])}), weak)
+    tables = tables_of(device.likelihood({"value": np.array([0, 0, 1, 12, 0, 0])}), weak)
     found = summed(tables, weak)
     # a nudge makes all popularities differ, so that nothing is merged: ten slots of a smaller world can be compared
     small = Universe.sized(9, {"a": 3, "b": 3})
     device, reports = device_of(GRR(universe=9, epsilon=2.0), memoize=True), {"value": np.array([0, 0, 1, 4, 0, 0])}
-    same = summed(tables_of(device.evidence(reports), Adversary.weak(small)), Adversary.weak(small))
+    same = summed(tables_of(device.likelihood(reports), Adversary.weak(small)), Adversary.weak(small))
     nudged = Adversary(name="n", universe=small, popularity=1 + 1e-9 * np.arange(9))
-    np.testing.assert_allclose(summed(tables_of(device.evidence(reports), nudged), nudged), same, atol=1e-7)
+    np.testing.assert_allclose(summed(tables_of(device.likelihood(reports), nudged), nudged), same, atol=1e-7)
     assert found[0] > 0.5
     monkeypatch.setattr(module, "SUM_WORK", 0.0)
     assert table_sum(tables, weak) is None
@@ -221,14 +221,14 @@ def test_without_neutral_objects_the_interest_does_not_matter():
         expected = table_posterior(
             _mass(np.arange(4), adversary), distribution, np.eye(4), np.array([3, 1, 0, 1]), grid
         )
-        np.testing.assert_allclose(found_by(device, reports, adversary).posterior, expected, rtol=1e-9)
+        np.testing.assert_allclose(user_posterior(device, reports, adversary).posterior, expected, rtol=1e-9)
 
 
 def test_without_noise_nothing_is_left_to_sum():
     keys, trace = user_keys(SEED, np.arange(1)), np.array([[0, 3, 3, 1, 4, 0]])
     device = Memoized(Identity(universe=5))
     reports = reports_of(device, trace, keys)
-    tables = tables_of(device.evidence(reports), SKEWED)
+    tables = tables_of(device.likelihood(reports), SKEWED)
     assert len(tables.mass) == 0
     expected = posterior(device.mechanism, reports, SKEWED)[-1]
     np.testing.assert_allclose(summed(tables, SKEWED), expected, rtol=1e-9)
@@ -236,15 +236,15 @@ def test_without_noise_nothing_is_left_to_sum():
 
 def test_impossible_reports_are_seen():
     device = Memoized(Channel(universe=5, matrix=np.full((5, 6), 1 / 6)))
-    assert not tables_of(device.evidence({"report": np.arange(6)}), SKEWED).possible
-    assert tables_of(device.evidence({"report": np.arange(5)}), SKEWED).possible
+    assert not tables_of(device.likelihood({"report": np.arange(6)}), SKEWED).possible
+    assert tables_of(device.likelihood({"report": np.arange(5)}), SKEWED).possible
     never = Memoized(Channel(universe=5, matrix=np.column_stack([np.ones(5), np.zeros(5)])))
-    assert not tables_of(never.evidence({"report": np.array([0, 1])}), SKEWED).possible
+    assert not tables_of(never.likelihood({"report": np.array([0, 1])}), SKEWED).possible
 
 
 def test_too_many_reports_for_doubles_are_left_to_others():
     device = device_of(GRR(universe=5, epsilon=3.0), memoize=True)
-    tables = tables_of(device.evidence({"value": np.repeat([0, 1], [4000, 1000])}), SKEWED)
+    tables = tables_of(device.likelihood({"value": np.repeat([0, 1], [4000, 1000])}), SKEWED)
     assert table_sum(tables, SKEWED) is None
 
 
@@ -254,7 +254,7 @@ def test_one_report_is_as_if_it_were_fresh(name):
     device, _ = DEVICES[name]
     reports = reports_of(device, np.array([[3]]), user_keys(SEED, np.arange(1)))
     expected = posterior(device.mechanism, reports, SKEWED)[-1]
-    found = found_by(device, reports, SKEWED)
+    found = user_posterior(device, reports, SKEWED)
     np.testing.assert_array_equal(found.posterior, expected[-1] if expected.ndim > 1 else expected)
     assert not found.error.any()
 
@@ -262,8 +262,8 @@ def test_one_report_is_as_if_it_were_fresh(name):
 def test_chains_over_one_report_find_the_same():
     device = device_of(Rappor(universe=5, m=16, hashes=2, cohorts=1, f=0.25, p=0.1, q=0.9), memoize=True)
     reports = reports_of(device, np.array([[3]]), user_keys(SEED, np.arange(1)))
-    chains = memoized_posterior(device.evidence(reports), SKEWED, np.uint64(SEED))
-    expected = found_by(device, reports, SKEWED).posterior
+    chains = memoized_posterior(device.likelihood(reports), SKEWED, np.uint64(SEED))
+    expected = user_posterior(device, reports, SKEWED).posterior
     assert np.abs(chains.posterior - expected).max() < 4 * chains.error.max() + 1e-9
 
 
@@ -272,4 +272,4 @@ def test_lists_that_take_long_are_left_to_others():
     universe = Universe.sized(30, {"a": 10, "b": 10})
     adversary = Adversary(name="n", universe=universe, popularity=1.0 + np.arange(30))
     device = device_of(GRR(universe=30, epsilon=2.0), memoize=True)
-    assert table_sum(tables_of(device.evidence({"value": np.array([0, 12])}), adversary), adversary) is None
+    assert table_sum(tables_of(device.likelihood({"value": np.array([0, 12])}), adversary), adversary) is None

@@ -1,4 +1,4 @@
-"""The attack on every device that keeps its answers knows its odds: one family of tests."""
+"""The attack on every device that memoizes is calibrated: one family of tests."""
 
 from functools import cache
 
@@ -94,8 +94,8 @@ def test_what_the_first_reports_say_does_not_hang_on_the_rest(name, count):
     device = device_of(DEVICES[name], memoize=True)
     for user in range(3):
         reports = reports_of(device, TRACES[[user]], KEYS[[user]])
-        whole = device.evidence(reports).first(count)
-        alone = device.evidence({column: np.asarray(x)[:count] for column, x in reports.items()})
+        whole = device.likelihood(reports).first(count)
+        alone = device.likelihood({column: np.asarray(x)[:count] for column, x in reports.items()})
         np.testing.assert_array_equal(whole.slots, alone.slots)
         for found, expected in zip(whole.distribution, alone.distribution, strict=True):
             np.testing.assert_array_equal(found, expected)

@@ -1,15 +1,15 @@
-"""The referee: truth beside guess, on posteriors that are made up."""
+"""The evaluator: truth beside guess, on synthetic posteriors."""
 
 import numpy as np
 import pytest
-from cases.memory import CROWD, STRONG
+from cases.memoized import CROWD, STRONG
 from cases.synthetic import SEED
 
 from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.columns import EXPOSED
-from poolscope.game.outcomes import Referee
-from poolscope.inference.independent import Posteriors, guesses
+from poolscope.game.outcomes import Evaluator
+from poolscope.inference.independent import BlockPosteriors, guesses
 from poolscope.mechanisms import ReportingPolicy
 from poolscope.population.behavior import Preferences
 
@@ -28,7 +28,7 @@ def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, policy
         return truth
 
     keys = user_keys(SEED, np.arange(USERS))
-    referee = Referee(
+    referee = Evaluator(
         keys=keys,
         truth=towards,
         sent=policy.sent(np.zeros((USERS, N), dtype=np.int64), keys),
@@ -41,8 +41,8 @@ def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, policy
     def some(rows):
         return posterior[rows], None if error is None else error[rows]
 
-    found = Posteriors(some, at_once, policy.rotate_after, sampled=error is not None)
-    return referee.judge(STRONG, found, share), truth, sum(ticks)
+    found = BlockPosteriors(some, at_once, policy.rotate_after, sampled=error is not None)
+    return referee.evaluate(STRONG, found, share), truth, sum(ticks)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases.memory import STRONG, traces_of
+from cases.memoized import STRONG, traces_of
 
 from poolscope.core.errors import InputError
 from poolscope.inference.attack import attack_for, posterior

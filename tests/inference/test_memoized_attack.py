@@ -1,4 +1,4 @@
-"""Devices with memory: what they send, and what the attack makes of it."""
+"""Devices that memoize: what they send, and what the attack infers."""
 
 import re
 from dataclasses import replace
@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from cases.memory import CROWD, ORACLE, STRONG, traces_of
+from cases.memoized import CROWD, ORACLE, STRONG, traces_of
 from cases.synthetic import SEED
 from scipy import stats
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
 from poolscope.inference.attack import posterior
-from poolscope.inference.memoized.attack import found_by
+from poolscope.inference.memoized.attack import user_posterior
 from poolscope.mechanisms import CMS, GRR, OUE, Channel, Identity, Memoized, NoHashCMS, reports_of
 from poolscope.metrics.calibration import ece, ece_null_p95
 from poolscope.population.behavior import Behavior
@@ -55,16 +55,16 @@ def test_answers_follow_the_law():
 def test_the_same_reports_are_one_answer():
     """In order of arrival, not of their bytes."""
     matrix = np.array([[0.5, 0.3, 0.2]] * 2 + [[0.1, 0.6, 0.3]] * 3)
-    slots, distribution = Memoized(Channel(universe=5, matrix=matrix)).evidence({"report": np.array([2, 0, 2, 2])})
+    slots, distribution = Memoized(Channel(universe=5, matrix=matrix)).likelihood({"report": np.array([2, 0, 2, 2])})
     np.testing.assert_array_equal(slots, np.arange(5))
-    np.testing.assert_array_equal(distribution.answer, [0, 1, 0, 0])
+    np.testing.assert_array_equal(distribution.response, [0, 1, 0, 0])
     np.testing.assert_array_equal(distribution.log_response_prob, np.log(matrix[:, [2, 0]].T))
 
 
 def test_randomized_response_states_its_probabilities():
     """So that two objects may turn out to share an answer."""
     mechanism = GRR(universe=5, epsilon=1.0)
-    distribution = Memoized(mechanism).evidence({"value": np.array([3, 1])}).distribution
+    distribution = Memoized(mechanism).likelihood({"value": np.array([3, 1])}).distribution
     np.testing.assert_allclose(
         np.exp(distribution.log_response_prob[0]), np.where(np.arange(5) == 3, np.e, 1.0) / (np.e + 4)
     )
@@ -81,7 +81,7 @@ def test_without_noise_nothing_is_left_to_chance():
     expected = posterior(memory.mechanism, reports, STRONG, lengths=lengths)[:, -1]
     found = posterior(memory, reports, STRONG, lengths=lengths, observations=[25])[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-    assert found_by(memory, {"value": traces[0]}, STRONG).error.max() < 1e-12
+    assert user_posterior(memory, {"value": traces[0]}, STRONG).error.max() < 1e-12
 
 
 def test_impossible_reports_leave_the_prior():
@@ -163,7 +163,7 @@ def test_bad_lengths_and_mechanisms():
     with pytest.raises(InputError, match="lengths must add up to the 2 reports, got 3"):
         posterior(MEMORY, {"report": np.array([1, 2])}, ORACLE, lengths=np.array([3]))
     with pytest.raises(InputError, match=r"must be a mechanism, which has .* got 'object'"):
-        Memoized(object()).evidence({"report": np.array([1])})
+        Memoized(object()).likelihood({"report": np.array([1])})
 
 
 def test_no_reports_leave_the_prior():
