@@ -1,6 +1,6 @@
-"""Which objects a cell of recorded data holds, by what the universe consists of and what the column is said to hold.
+"""Find the objects in a cell of recorded data, by the universe and the kind of the column.
 
-A finder takes a cell to names: objects of the universe, or what was found instead and is then counted as outside.
+A finder maps a cell to names: objects of the universe, or others, which are counted as outside it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from poolscope.population.builtin.hosts import host_of, links_in, registered
 from poolscope.population.builtin.news import outlet_or_site
 from poolscope.population.universe import Universe, read_objects
 
-Kind = Literal["text", "object", "domain"]
+ColumnKind = Literal["text", "object", "domain"]
 Finder = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
-    """The universe that traces are made for.
+    """The universe of the traces.
 
     Parameters
     ----------
     name
-        As the user called it.
+        As the user gave it.
     universe
         Its objects, which have names.
     is_open
@@ -47,7 +47,7 @@ class Target:
         return self.universe.objects
 
     def accepts(self, name: str) -> bool:
-        """Whether a name that was found is an object, or can become one."""
+        """Return whether a name is an object, or can become one."""
         return name in self._known or (self.is_open and host_of(name) == name)
 
     @cached_property
@@ -56,7 +56,7 @@ class Target:
 
 
 def target_of(name_or_path: str | PathLike[str]) -> Target:
-    """The target of a built-in name or a file of objects."""
+    """Return the target of a built-in name or a file of objects."""
     name = fspath(name_or_path)
     if name in UNIVERSES:
         return Target(name=name, universe=builtin_universe(name), is_open=name == "news-2021")
@@ -66,12 +66,12 @@ def target_of(name_or_path: str | PathLike[str]) -> Target:
     return Target(name=name, universe=read_objects(name)[0], is_open=False)
 
 
-def finder(target: Target, kind: Kind) -> Finder:
-    """How to find the target's objects in a column of the kind."""
+def finder(target: Target, kind: ColumnKind) -> Finder:
+    """Return the finder of the target's objects in a column of this kind."""
     holds = _holds(target)
     with located(place=kind):
         if kind == "object" and target.is_open:
-            rule = f"does not go with {target.name}, where any other name would be one more neutral object"
+            rule = f"does not go with {target.name}, where any other name would become a neutral object"
             raise InputError(rule, remedy="name a column of links or hosts as domain")
         if kind == "domain" and holds != "domains":
             raise InputError("goes only with a universe of domains", value=target.name)
@@ -86,13 +86,14 @@ def finder(target: Target, kind: Kind) -> Finder:
 
 
 def _holds(target: Target) -> Literal["emojis", "domains"] | None:
+    """Return what the universe consists of."""
     if all(emojis_in(name) == [qualified(name)] for name in target.objects):
         return "emojis"
     return "domains" if all(host_of(name) == name for name in target.objects) else None
 
 
-def _emoji_finder(target: Target, kind: Kind) -> Finder:
-    # A file of objects may list an emoji in a shorter form than the full one: its own name for it counts.
+def _emoji_finder(target: Target, kind: ColumnKind) -> Finder:
+    # A file of objects may list an emoji in a shorter form than the fully qualified one: its own name counts.
     own = {qualified(name): name for name in target.objects}
     if kind == "text":
         return lambda cell: [own.get(emoji, emoji) for emoji in emojis_in(cell)]
@@ -100,14 +101,14 @@ def _emoji_finder(target: Target, kind: Kind) -> Finder:
 
 
 def _object_finder(target: Target) -> Finder:
-    # Names may have blanks in them.
+    # Names may contain blanks.
     return lambda cell: [cell] if target.accepts(cell) else cell.split()
 
 
-def _site_finder(target: Target, kind: Kind) -> Finder:
+def _site_finder(target: Target, kind: ColumnKind) -> Finder:
     known = frozenset(target.objects)
 
-    # Few sites are most of the links.
+    # A few sites account for most links.
     @lru_cache(maxsize=1 << 16)
     def site(link: str) -> str:
         host = host_of(link)
