@@ -257,21 +257,21 @@ def compare(
     results: list[Leak] = []
     epsilons_by_name: dict[str, list[CumulativeEpsilon]] = {}
     device_texts: dict[str, None] = {}
-    beside = nearest_folder(target.parent) if target else Path(gettempdir())
+    scratch_parent = nearest_folder(target.parent) if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice.scenario, seed, engine.map, choice.mechanism)
         # the non-private game is the same for all mechanisms
         game = replace(game, non_private=game.non_private and position == 0)
         count = _count(game, users, scenario)
         with located(file=scenario.file):
-            long = check_size(game, count, beside, engine.threads * engine.workers, len(choices) - position)
+            long = check_size(game, count, scratch_parent, engine.threads * engine.workers, len(choices) - position)
         if position == 0:
             if long:
                 warnings.warn(long, stacklevel=2)
             progress.begin(count * len(choices))
         epsilons_by_name.setdefault(choice.name, []).append(epsilon_of(game))
         device_texts |= dict.fromkeys(devices_in_words(game))
-        results += _play(game, choice.name, count, seed, estimate_from, engine, beside, progress.tick)
+        results += _play(game, choice.name, count, seed, estimate_from, engine, scratch_parent, progress.tick)
     done = Comparison(
         scenario=scenario,
         seed=seed,
@@ -298,13 +298,13 @@ def _play(
     seed: int,
     estimate_from: int,
     engine: Engine,
-    beside: Path,
+    scratch_parent: Path,
     tick: Tick,
 ) -> Iterator[Leak]:
     """Yield the record of each adversary for one mechanism and epsilon; the non-private one depends on neither."""
     epsilon = float(game.mechanism.epsilon)
     utility = _utility(game, estimate_from, seed, engine)
-    for name, outcomes in _outcomes(game, users, seed, engine, beside, tick):
+    for name, outcomes in _outcomes(game, users, seed, engine, scratch_parent, tick):
         leak = attacked(outcomes, game, seed)
         if name == NON_PRIVATE:
             yield leak
@@ -314,10 +314,10 @@ def _play(
 
 
 def _outcomes(
-    game: Game, users: int, seed: int, engine: Engine, beside: Path, tick: Tick
+    game: Game, users: int, seed: int, engine: Engine, scratch_parent: Path, tick: Tick
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield each adversary and its outcomes after all reports; only these are held."""
-    with scratch_folder(beside) as folder:
+    with scratch_folder(scratch_parent) as folder:
         playing = Playing(game=game, seed=seed, folder=folder.absolute())
         todo = all_blocks(users, block_size(game, users, engine))
         parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))

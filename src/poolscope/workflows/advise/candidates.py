@@ -239,7 +239,7 @@ def is_undecided(found: Exposures, question: Question) -> bool:
     return share.low <= question.max_exposed < share.high and share.high - share.low > question.tolerance
 
 
-def candidates_of(simulator: Simulator, beside: Path) -> list[Candidate]:
+def candidates_of(simulator: Simulator, scratch_parent: Path) -> list[Candidate]:
     """Return the mechanisms of a question after checking that they and the targets are possible; plays nothing."""
     question, scenario = simulator.question, simulator.scenario
     for variant in variants(scenario, question.mechanisms, [question.lowest, question.highest]):
@@ -253,7 +253,7 @@ def candidates_of(simulator: Simulator, beside: Path) -> list[Candidate]:
     with located(file=scenario.file):
         cores, users = simulator.engine.threads * simulator.engine.workers, min(question.users, MAX_SEARCH_USERS)
         plays = N_TRIALS * len(question.mechanisms) + N_REFINED * question.users // users
-        if long := check_size(game, users, beside, cores, plays):
+        if long := check_size(game, users, scratch_parent, cores, plays):
             warnings.warn(long, stacklevel=3)
     popularity = true_frequencies(game)
     if question.max_error is not None:

@@ -166,8 +166,8 @@ def attack(
     engine, scenario = as_engine(engine), as_asked(scenario, observations=observations)
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
-        beside = target.parent if target else Path(tempfile.gettempdir())
-        ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, max_bytes, engine, beside))
+        scratch_parent = target.parent if target else Path(tempfile.gettempdir())
+        ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent))
         scorer = ready.scorer
         if known is not None and ground_truth is not None:
             check_pools(known, scorer.pool_names, ground_truth)

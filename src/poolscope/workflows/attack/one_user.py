@@ -74,8 +74,8 @@ def attack_user(
     if target is not None:
         check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools))
     check_link_fdr(link_fdr)
-    beside = target.parent if target else Path(tempfile.gettempdir())
-    with prepared(path, scenario, pools, None, seed, max_bytes, engine, beside) as ready:
+    scratch_parent = target.parent if target else Path(tempfile.gettempdir())
+    with prepared(path, scenario, pools, None, seed, max_bytes, engine, scratch_parent) as ready:
         violations = ready.violations(scenario)
         for line in violations:
             warnings.warn(line, stacklevel=2)

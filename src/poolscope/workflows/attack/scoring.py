@@ -318,7 +318,7 @@ def prepared(
     seed: int,
     max_bytes: int,
     engine: Engine,
-    beside: Path,
+    scratch_parent: Path,
 ) -> Iterator[PreparedAttack]:
     """Split a file into chunks and build the adversaries; temporary files beside it exist as long."""
     threshold = _threshold(threshold, scenario)
@@ -332,7 +332,7 @@ def prepared(
     with located(file=scenario.file):
         least = N_COPIES * MIN_ROWS * 16 * width
         check_memory("the smallest block of reports", least, "use fewer pools or adversaries")
-    with scratch_folder(beside) as folder:
+    with scratch_folder(scratch_parent) as folder:
         reading = ReportReader(
             mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_estimation_methods(scenario)
         )

@@ -190,12 +190,12 @@ def _learn_events(sampler: Sampler, samples: int) -> tuple[list[EventFamily], in
     """
     objects, columns = sampler.objects, declared_columns(sampler.mechanism)
     each = split_evenly(samples // 8, len(objects))
-    looks = [sampler.look(Stage.LOOK, p, count) for p, count in enumerate(each)]
-    families, used = list(learn(looks, objects, columns)), samples // 8
-    if len(objects) > 1 and not states_distribution(sampler.mechanism) and needs_more_reports(looks, columns):
+    first_samples = [sampler.sample_in_memory(Stage.LEARN, p, count) for p, count in enumerate(each)]
+    families, used = list(learn(first_samples, objects, columns)), samples // 8
+    if len(objects) > 1 and not states_distribution(sampler.mechanism) and needs_more_reports(first_samples, columns):
         ends = 0, len(objects) - 1
-        longer = [sampler.look(Stage.LOOK_AGAIN, p, samples // 8) for p in ends]
-        families += learn_joint(longer, [objects[p] for p in ends], columns)
+        larger_samples = [sampler.sample_in_memory(Stage.LEARN_MORE, p, samples // 8) for p in ends]
+        families += learn_joint(larger_samples, [objects[p] for p in ends], columns)
         used += 2 * (samples // 8)
     return families, used
 

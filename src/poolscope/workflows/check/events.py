@@ -267,8 +267,8 @@ class SignatureEvents:
         return len(self.one)
 
     def holds(self, seen: ReportSample) -> Mask:
-        marks = self.signature.of(seen.reports)
-        satisfied: Mask = (marks[:, self.one] == self.sign) & ((self.other < 0) | (marks[:, self.other] == ABSENT))
+        states = self.signature.of(seen.reports)
+        satisfied: Mask = (states[:, self.one] == self.sign) & ((self.other < 0) | (states[:, self.other] == ABSENT))
         return satisfied
 
     def only(self, event: int) -> Self:
@@ -354,8 +354,8 @@ class SignatureColumn:
         """Return which bits are set, or which value it is, (reports, size)."""
         if self.bits is not None:
             return self.bits.matrix(column)
-        marks: NDArray[np.uint8] = (column[:, None] == self.values).astype(np.uint8)
-        return marks
+        entries: NDArray[np.uint8] = (column[:, None] == self.values).astype(np.uint8)
+        return entries
 
     def at(self, column: NDArray[Any], bit_index: NDArray[np.int64]) -> Mask:
         """Return whether the entries at these indices are set, (reports, objects)."""

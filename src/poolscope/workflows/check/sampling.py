@@ -106,16 +106,16 @@ class BitColumn:
         return count
 
 
-def bit_column(name: str, looks: Sequence[NDArray[Any]], declared: int | None) -> BitColumn | None:
+def bit_column(name: str, samples: Sequence[NDArray[Any]], declared: int | None) -> BitColumn | None:
     """Return the column as bits where it is one: declared bits, bytes, or entries with two distinct values."""
-    if looks[0].ndim != 2:
+    if samples[0].ndim != 2:
         return None
     if declared is not None:
         return BitColumn(column=name, size=declared)
-    if looks[0].dtype == np.uint8 and any(np.any(look > 1) for look in looks):
-        return BitColumn(column=name, size=8 * looks[0].shape[1])
-    values = np.unique(np.concatenate([np.unique(look) for look in looks]))
-    return BitColumn(column=name, size=looks[0].shape[1], one=values[1]) if len(values) == 2 else None
+    if samples[0].dtype == np.uint8 and any(np.any(sample > 1) for sample in samples):
+        return BitColumn(column=name, size=8 * samples[0].shape[1])
+    values = np.unique(np.concatenate([np.unique(sample) for sample in samples]))
+    return BitColumn(column=name, size=samples[0].shape[1], one=values[1]) if len(values) == 2 else None
 
 
 def last_bit(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -161,10 +161,10 @@ Method = Literal["obfuscate", "report"]
 class Stage(IntEnum):
     """The purpose of reports; every stage has random streams of its own."""
 
-    LOOK = 0
+    LEARN = 0
     CHOOSE = 1
     TEST = 2
-    LOOK_AGAIN = 3
+    LEARN_MORE = 3
     REPEAT = 4
     SPREAD = 5
     WIDE = 6
@@ -211,7 +211,7 @@ class Sampler:
         """Make a report of each object from its key."""
         return as_columns(self.mechanism.report(objects, keys), len(objects))[0]
 
-    def look(self, stage: Stage, position: int, count: int) -> ReportSample:
+    def sample_in_memory(self, stage: Stage, position: int, count: int) -> ReportSample:
         """Return reports that are held in memory at once, hence no more than fit."""
         parts: list[ReportSample] = []
         held = 0
