@@ -241,7 +241,7 @@ def test_families_agree_with_their_events(name):
         assert together.shape == (400, len(family))
         for event in rng.integers(len(family), size=min(5, len(family))):
             np.testing.assert_array_equal(family.only(event).holds(looks[1])[:, 0], together[:, event])
-            assert family.words(event)
+            assert family.describe(event)
 
 
 def test_fingerprints_are_equal_for_equal_reports_only():

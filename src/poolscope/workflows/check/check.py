@@ -84,6 +84,11 @@ from poolscope.workflows.check.verdict import (
 MAX_ROUNDS = 3
 #: Share of the error of the lower bounds that goes to guesses.
 GUESS_ERROR_SHARE = 0.2
+#: Objects that are tested where the universe has more.
+MAX_OBJECTS = 12
+MIN_SAMPLES = 1000
+#: Samples for each report of the screening sample, and for each sample of `report`.
+SCREENING_PART, REPORT_PART = 2, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +123,7 @@ def examine(
     if chosen:
         planned = plan(chosen.rates, samples - used, (1.0 - GUESS_ERROR_SHARE) * error)
         bound = _test_event(sampler, chosen, planned, declared, name)
-    found = guess_bound(screening, sampler.generator(Stage.WIDE, 2), GUESS_ERROR_SHARE * error)
+    found = guess_bound(screening, sampler.generator(Stage.SCREEN, 2), GUESS_ERROR_SHARE * error)
     independent = None
     if sampler.method == "obfuscate" or reads_keys(sampler.mechanism):
         position, event = (chosen.one, chosen.family) if chosen else (0, None)
@@ -143,17 +148,17 @@ def _choose_event(sampler: Sampler, samples: int) -> tuple[ChosenEvent | None, i
     The event, the samples used, and the comparisons with p*, q* and the likelihoods.
     """
     families, used = _learn_events(sampler, samples)
-    supports, fitting = (
-        SupportCounter(sampler.mechanism, sampler.objects),
-        FitCounter(sampler.mechanism, sampler.objects),
-    )
+    supports = SupportCounter(sampler.mechanism, sampler.objects)
+    fitting = FitCounter(sampler.mechanism, sampler.objects)
     objects = len(sampler.objects)
     counts = np.zeros((objects, sum(map(len, families))), dtype=np.int64)
     trials = np.zeros(objects, dtype=np.int64)
     about = _positions(np.concatenate([family.pairs() for family in families]), sampler.objects)
     for round_number in range(MAX_ROUNDS):
         # random counts of objects, so that given the reports their objects are independent
-        each = sampler.generator(Stage.SPREAD, round_number).multinomial(samples // 8, np.full(objects, 1.0 / objects))
+        each = sampler.generator(Stage.ALLOCATE, round_number).multinomial(
+            samples // 8, np.full(objects, 1.0 / objects)
+        )
         trials += each
         used += samples // 8
         for p in range(objects):
@@ -213,7 +218,7 @@ def _test_event(
     sampler: Sampler, chosen: ChosenEvent, planned: BoundPlan, declared: float, name: ObjectName
 ) -> LowerBound:
     """Bound epsilon by the chosen event on fresh samples."""
-    first_trials = int(sampler.generator(Stage.SPREAD, MAX_ROUNDS).binomial(planned.trials, planned.share))
+    first_trials = int(sampler.generator(Stage.ALLOCATE, MAX_ROUNDS).binomial(planned.trials, planned.share))
     trials = first_trials, planned.trials - first_trials
     one_hits, other_hits = (
         sum(int(chosen.family.holds(seen).sum()) for seen in sampler.draw(Stage.TEST, position, count))
@@ -228,13 +233,6 @@ def _test_event(
         trials=trials,
         detectable=detectable(planned, (other_hits + 0.5) / (trials[1] + 1.0), declared),
     )
-
-
-#: Objects that are tested where the universe has more.
-MAX_OBJECTS = 12
-MIN_SAMPLES = 1000
-#: Samples for each report of the screening sample, and for each sample of `report`.
-SCREENING_PART, REPORT_PART = 2, 4
 
 
 @checked

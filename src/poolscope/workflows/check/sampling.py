@@ -166,8 +166,8 @@ class Stage(IntEnum):
     TEST = 2
     LEARN_MORE = 3
     REPEAT = 4
-    SPREAD = 5
-    WIDE = 6
+    ALLOCATE = 5
+    SCREEN = 6
 
 
 def split_evenly(count: int, parts: int) -> list[int]:
@@ -289,14 +289,14 @@ class Screening:
 
 def draw_screening(sampler: Sampler, count: int, objects: Sequence[int] | None = None) -> Screening:
     """Make reports of objects drawn uniformly from the given ones, or from as many as there are samples for."""
-    rng, universe = sampler.generator(Stage.WIDE, 0), sampler.mechanism.universe
+    rng, universe = sampler.generator(Stage.SCREEN, 0), sampler.mechanism.universe
     if objects is None:
         most = int(np.clip(count // REPORTS_EACH, 2, MAX_SCREENED))
         chosen = np.arange(universe) if universe <= most else np.sort(rng.choice(universe, most, replace=False))
     else:
         chosen = np.sort(np.array(objects, dtype=np.int64))
     drawn = rng.integers(len(chosen), size=count)
-    generator, parts, start, at_once = sampler.generator(Stage.WIDE, 1), [], 0, 64
+    generator, parts, start, at_once = sampler.generator(Stage.SCREEN, 1), [], 0, 64
     while start < count:
         part = sampler.make(chosen[drawn[start : start + at_once]], generator)
         parts.append(part)
