@@ -82,13 +82,13 @@ def test_joined_families_agree_with_their_events():
     mechanism = make("rappor", 6, {"epsilon": 2.0, "cohorts": 4})
     rng = np.random.default_rng(SEED)
     looks = [ReportSample(mechanism=mechanism, reports=mechanism.obfuscate(np.full(400, z), rng)) for z in range(4)]
-    joined = [f for f in learn(looks, range(4), {}) if "under this" in f.describe(0) or "first look" in f.words(0)]
+    joined = [f for f in learn(looks, range(4), {}) if "under this" in f.describe(0) or "first sample" in f.describe(0)]
     assert len(joined) > 2
     for family in joined:
         together = family.holds(looks[1])
         for event in range(len(family)):
             np.testing.assert_array_equal(family.only(event).holds(looks[1])[:, 0], together[:, event])
-            assert family.only(event).describe(0) == family.words(event)
+            assert family.only(event).describe(0) == family.describe(event)
 
 
 # Numbers
