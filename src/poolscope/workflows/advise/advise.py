@@ -44,6 +44,26 @@ from poolscope.workflows.compare import variants
 #: First epsilon of the search where no error target sets it.
 START = 2.0
 
+#: The delta of the epsilon of shuffled reports.
+DELTA = 1e-6
+
+#: Relative difference up to which caps, errors and epsilons count as equal.
+MARGIN = 0.1
+
+#: The criterion of the recommended mechanism, which comes first.
+RECOMMENDED = "recommended"
+
+#: What each alternative is best in: the number that is smallest.
+CRITERIA: Mapping[str, Callable[[Alternative], float]] = {
+    "lowest epsilon per report": lambda one: one.epsilon,
+    "lowest total epsilon": lambda one: one.total_epsilon,
+    "least exposure": lambda one: one.exposed.value,
+    "best utility": lambda one: float("inf") if one.rmse is None else one.rmse,
+}
+
+#: Relative difference by which an alternative must be better than the recommended mechanism.
+EQUAL = 0.01
+
 
 @checked
 def advise(
@@ -106,8 +126,9 @@ def advise(
     own = by_kind[leaders[0].mechanism]
     verified, attempts = verify(refinements[own.kind], simulator)
     findings[own.kind] = leaders[0] = refinements[own.kind].finding()
-    alternatives = tuple(alternatives_of(list(findings.values()), verified.choice, by_kind))
-    reason = reason_of(leaders, list(findings.values()), alternatives, question, horizon)
+    every = list(findings.values())
+    alternatives = tuple(alternatives_of(every, verified.choice, by_kind))
+    reason = reason_of(leaders, every, alternatives, question, horizon)
     recommendation = recommendation_of(verified, attempts, leaders[0], own, reason)
     phrase = verified.game.adversaries[0].phrase
     done = Advice(
@@ -115,15 +136,15 @@ def advise(
         question=question,
         seed=seed,
         horizon=horizon,
-        findings=tuple(findings.values()),
+        findings=tuple(every),
         recommendation=recommendation,
         recommended=recommended_scenario(scenario, verified.choice, question),
         alternatives=alternatives,
         sentence=sentence_of(recommendation, question, scenario),
-        relaxations=tuple(relaxations_of(list(findings.values()), question, scenario)),
+        relaxations=tuple(relaxations_of(every, question, scenario)),
         notes=(
             *budget_notes(simulator.budgets, question),
-            *notes_of(list(findings.values()), recommendation, question, verified.limit),
+            *notes_of(every, recommendation, question, verified.limit),
         ),
         curve=tuple(verified.exposures.share(int(n)) for n in np.arange(verified.choice.cap + 1)),
         sensitivity=tuple(sensitivity(verified, simulator)),
@@ -135,13 +156,6 @@ def advise(
     if target is not None:
         done.write(target)
     return done
-
-
-#: The delta of the epsilon of shuffled reports.
-DELTA = 1e-6
-
-#: Relative difference up to which caps, errors and epsilons count as equal.
-MARGIN = 0.1
 
 
 def leaders_of(findings: Sequence[Finding], question: Question, horizon: int) -> list[Finding]:
@@ -250,21 +264,6 @@ def recommended_scenario(scenario: Scenario, choice: Deployment, question: Quest
         "attack.threshold": question.threshold,
     }
     return variant.replace(changes)
-
-
-#: The criterion of the recommended mechanism, which comes first.
-RECOMMENDED = "recommended"
-
-#: What each alternative is best in: the number that is smallest.
-CRITERIA: Mapping[str, Callable[[Alternative], float]] = {
-    "lowest epsilon per report": lambda one: one.epsilon,
-    "lowest total epsilon": lambda one: one.total_epsilon,
-    "least exposure": lambda one: one.exposed.value,
-    "best utility": lambda one: float("inf") if one.rmse is None else one.rmse,
-}
-
-#: Relative difference by which an alternative must be better than the recommended mechanism.
-EQUAL = 0.01
 
 
 def alternatives_of(

@@ -201,7 +201,7 @@ class Verdict:
             yield f"{prefix}ε ≥ {shown.epsilon:.3g} ({level}) {exceeds} ({pair}, event: {shown.event})"
         if (guessed := sampled.guessed) and guessed.epsilon > self.declared:
             limit = 1.0 / (1.0 + (guessed.objects - 1) * math.exp(-self.declared))
-            right = f"{guessed.share} guesses are correct among {guessed.objects:,} objects, at most {limit:.3g} may be"
+            right = f"{guessed.share} guesses are correct among {guessed.objects:,} objects, limit {100 * limit:.3g}%"
             yield f"{prefix}ε ≥ {guessed.epsilon:.3g} ({level}) by guesses {exceeds} ({right}, from {guessed.rule})"
         for share in sampled.shares:
             if share.passed is False:
