@@ -21,7 +21,7 @@ from poolscope.mechanisms import Device, Mechanism, device_of, make
 from poolscope.metrics.bounds import memoized_by
 from poolscope.population.popularity import zipf
 from poolscope.reports.utility import expected_rmse
-from poolscope.workflows.advise.accuracy import smallest_serving
+from poolscope.workflows.advise.search import min_epsilon_for_error
 
 UNIVERSE = ps.Universe.sized(40, {"a": 6, "b": 6, "c": 8})
 POPULARITY = zipf(UNIVERSE, 1.0)
@@ -65,7 +65,7 @@ def as_good(maker: Callable[[float], Mechanism], rmse: float, collected: int) ->
         found = expected_rmse(maker(strength), POPULARITY, collected)
         return np.inf if found is None else found
 
-    strength = smallest_serving(error, rmse, 0.2, 12.0)
+    strength = min_epsilon_for_error(error, rmse, 0.2, 12.0)
     return None if strength is None else maker(strength)
 
 

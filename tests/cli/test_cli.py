@@ -225,7 +225,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypa
 def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(audit, "write_text", write_to_a_full_disk)
-        with pytest.raises(InputError, match=r"cannot write: No space.*make room and go on with `resume`"):
+        with pytest.raises(InputError, match=r"cannot write: No space.*free disk space and continue with `resume`"):
             audit.audit(load_scenario(scenario), tmp_path / "run")
     assert audit.audit(load_scenario(scenario), tmp_path / "run", resume=True).users > 0
 

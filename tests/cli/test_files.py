@@ -66,7 +66,7 @@ def test_the_commands_say_what_they_did(tmp_path, monkeypatch, capsys):
         "no guess",
         "do not say whether they are right",
         "first rows",
-        "given this estimate",
+        "conditional on one estimate",
     ):
         assert words in shown.out
     # no progress bar in a pipe, but that these users pick objects uniformly is noticed

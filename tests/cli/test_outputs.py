@@ -211,7 +211,7 @@ def test_resume_is_told_only_of_a_run(tmp_path):
     (out / "outcomes" / "part-000000.parquet").unlink()
     (out / ".manifest.json.abc.part").write_text("{")
     audit(scenario, out, users=5, resume=True)
-    with pytest.raises(InputError, match=r"mine: the output folder holds another run; go on with `resume` or choose"):
+    with pytest.raises(InputError, match=r"mine: the output folder holds another run; continue with `resume`"):
         audit(scenario, out, users=5)
 
 

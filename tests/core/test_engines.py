@@ -275,7 +275,7 @@ def sabotaged(request, dask):
     ("what", "kind", "message"),
     [
         (("play_block", failing), PoolscopeError, "cannot be played: ZeroDivisionError: nobody"),
-        (("write_bytes", full), InputError, "cannot write: No space left on device; what is finished is kept"),
+        (("write_bytes", full), InputError, "cannot write: No space left on device; finished blocks are saved"),
     ],
     ids=["a block that raises", "a full disk"],
 )
@@ -285,7 +285,7 @@ def test_what_is_finished_is_kept(sabotaged, tmp_path, what, kind, message):
     break_it(*what)
     with pytest.raises(kind, match=message) as error:
         audit(scenario, out, engine=engine)
-    assert "go on with `resume`" in str(error.value)
+    assert "continue with `resume`" in str(error.value)
     # another worker may be writing a block beside its name just now
     finished = {path.name: path.read_bytes() for path in (out / "outcomes").glob("part-*")}
     assert finished
@@ -349,7 +349,7 @@ def test_the_help_is_light():
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_a_scheduler_that_dies_in_the_middle(tmp_path):
-    """One line, nothing else, and what is finished is kept."""
+    """One line, nothing else, and finished blocks are saved."""
     (tmp_path / "small.toml").write_text(scenario_text(users=2000, observations=(60,)))
     out = tmp_path / "run"
     with LocalCluster(
@@ -361,5 +361,5 @@ def test_a_scheduler_that_dies_in_the_middle(tmp_path):
     _, said = process.communicate(timeout=90)
     assert (process.returncode, said.count("\n")) == (1, 1), said
     assert "is lost" in said
-    assert "what is finished is kept: go on with --resume" in said
+    assert "finished blocks are saved: go on with --resume" in said
     assert read_manifest(out).parts

@@ -16,7 +16,7 @@ from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows.attack.summary import read_truth
-from poolscope.workflows.traces.sources import Columns, read_rows
+from poolscope.workflows.traces.sources import SourceColumns, read_rows
 
 CMS = f"{BASE}[mechanism]\n{MECHANISMS['cms']}{WEAK}"
 
@@ -61,7 +61,7 @@ READERS = {
     "scenario": ("pipe.toml", lambda: load_scenario("pipe.toml")),
     "objects": ("pipe.csv", _objects),
     "hash table": ("pipe.npy", _hash_table),
-    "recorded data": ("pipe.csv.gz", lambda: next(read_rows(Path("pipe.csv.gz"), Columns("a", "b")))),
+    "recorded data": ("pipe.csv.gz", lambda: next(read_rows(Path("pipe.csv.gz"), SourceColumns("a", "b")))),
     "a record": ("pipe.json", lambda: read_json(Path("pipe.json"))),
 }
 

@@ -19,8 +19,7 @@ from poolscope.metrics import CumulativeEpsilon, Estimate
 from poolscope.metrics.intervals import share_of
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.advise.advise import advise
-from poolscope.workflows.advise.recommend import NO_BETTER
-from poolscope.workflows.advise.text import with_ends
+from poolscope.workflows.advise.text import NO_BETTER, with_ends
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ def small():
 def test_an_audit_writes_its_page_and_says_so(small, tmp_path):
     facts = Told()
     summary = poolscope.audit(small, tmp_path / "run", users=20, progress=facts)
-    assert facts.stages == ["Preparing", "started", "Summing up", "Drawing the page"]
+    assert facts.stages == ["Preparing", "started", "Summarizing", "Drawing the page"]
     page = (tmp_path / "run" / "report.html").read_text()
     assert summary.scenario.title in page
     shown = summary._repr_html_()

@@ -18,12 +18,11 @@ from poolscope.core.progress import SILENT
 from poolscope.metrics.intervals import share_of
 from poolscope.metrics.shuffling import shuffle_epsilon
 from poolscope.scenario.scenario import load_scenario, parse
-from poolscope.workflows.advise.advise import advise
-from poolscope.workflows.advise.findings import candidates_of
-from poolscope.workflows.advise.plays import Players, players_of
+from poolscope.workflows.advise.advise import advise, recommended_scenario
+from poolscope.workflows.advise.candidates import candidates_of
 from poolscope.workflows.advise.question import parse_range, question_of
-from poolscope.workflows.advise.recommend import recommended_scenario
-from poolscope.workflows.advise.refine import Configuration, Setting, verify
+from poolscope.workflows.advise.refine import Deployment, Proposal, verify
+from poolscope.workflows.advise.simulation import Simulator, simulator_of
 from poolscope.workflows.advise.text import notes_of, pools_above
 from poolscope.workflows.advise.variants import resized
 
@@ -122,7 +121,7 @@ def test_a_cap_of_one_report_against_enumeration(coin):
     assert finding.limiting_constraint == "error and exposure"
     (gives,) = found.relaxations
     assert re.search(
-        r"exposed would have to be .* or the cap 1 \(1 to 1\) instead of 2 reports, or the error .* or the devices",
+        r"exposed users of .*; a cap of 1 \(95% CI 1–1\) reports \(horizon 2\); an RMSE of .*; .* devices",
         gives,
     )
     assert finding.rmse_at_epsilon_max > 0.012
@@ -142,24 +141,24 @@ class Lucky:
 
     def at(self, share, target):
         choice = self.choices.pop(0) if len(self.choices) > 1 else self.choices[0]
-        return Setting(choice, share)
+        return Proposal(choice, share)
 
 
 def test_held_out_users_reject_what_luck_has_chosen(coin):
     """A negative control: a choice far beyond the border, as if few users had been lucky, is contradicted."""
     question = question_of(coin, max_exposed=0.1, threshold=0.8, users=400, mechanisms=["grr"])
-    players = players_of(coin, question, SEED, Local(threads=1), SILENT)
+    simulator = simulator_of(coin, question, SEED, Local(threads=1), SILENT)
     border = optimize.brentq(lambda e: same_twice(e)[0] - 0.8, 0.1, 10)
-    beyond, below = (Configuration(kind="grr", epsilon=part * border, cap=2) for part in (1.05, 0.95))
-    found, attempts = verify(Lucky(beyond, below), players)
+    beyond, below = (Deployment(kind="grr", epsilon=part * border, cap=2) for part in (1.05, 0.95))
+    found, attempts = verify(Lucky(beyond, below), simulator)
     assert [attempt.meets_targets for attempt in attempts][:2] == ["no", "yes"]
     assert attempts[0].exposed.low > 0.1 >= found.exposures.share(2).value
     assert found.choice == below
     # where the search finds nothing smaller, a contradicted choice is taken back a step
-    found, attempts = verify(Lucky(beyond), players)
+    found, attempts = verify(Lucky(beyond), simulator)
     assert [attempt.meets_targets for attempt in attempts] == ["no", "yes"]
     assert found.choice.epsilon == pytest.approx(0.93 * beyond.epsilon, rel=0.01)
-    _, hopeless = verify(Lucky(beyond._replace(epsilon=4 * border)), players)
+    _, hopeless = verify(Lucky(beyond._replace(epsilon=4 * border)), simulator)
     assert [attempt.meets_targets for attempt in hopeless] == ["no"] * 4
     assert found.seed > SEED, "users who verify have no part in the search"
 
@@ -171,18 +170,18 @@ def test_recorded_users_search_or_verify(tmp_path, monkeypatch):
     text = COIN.replace("count = 100", 'traces = "traces.parquet"')
     (tmp_path / "mine.toml").write_text(text)
     mine = load_scenario(tmp_path / "mine.toml")
-    played, given = {}, Players.outcomes
+    played, given = {}, Simulator.outcomes
 
-    def outcomes(players, game, users, seed=None):
+    def outcomes(simulator, game, users, seed=None):
         played.setdefault(seed in (None, SEED), set()).update(users)
-        return given(players, game, users, seed)
+        return given(simulator, game, users, seed)
 
-    monkeypatch.setattr(Players, "outcomes", outcomes)
+    monkeypatch.setattr(Simulator, "outcomes", outcomes)
     question = question_of(mine, max_exposed=0.3, threshold=0.7, users=400, mechanisms=["grr"])
-    players = players_of(mine, question, SEED, Local(threads=1), SILENT)
-    (candidate,) = candidates_of(players, tmp_path)
+    simulator = simulator_of(mine, question, SEED, Local(threads=1), SILENT)
+    (candidate,) = candidates_of(simulator, tmp_path)
     candidate.played(1.0, candidate.max_users)
-    found, _ = verify(Lucky(Configuration(kind="grr", epsilon=1.0, cap=2)), players)
+    found, _ = verify(Lucky(Deployment(kind="grr", epsilon=1.0, cap=2)), simulator)
     assert played[False] == set(found.users)
     assert len(played[True]) > 5 < len(found.users)
     assert played[True].isdisjoint(found.users)
@@ -190,9 +189,9 @@ def test_recorded_users_search_or_verify(tmp_path, monkeypatch):
 
 def test_a_contradicted_cap_is_not_verified_below_one_report(coin):
     question = question_of(coin, max_exposed=0.1, threshold=0.7, max_error=0.012, devices=2000, users=400)
-    players = players_of(coin, question, SEED, Local(threads=1), SILENT)
-    both = [Configuration(kind="grr", epsilon=4.0, cap=cap) for cap in (2, 1)]
-    found, attempts = verify(Lucky(*both), players)
+    simulator = simulator_of(coin, question, SEED, Local(threads=1), SILENT)
+    both = [Deployment(kind="grr", epsilon=4.0, cap=cap) for cap in (2, 1)]
+    found, attempts = verify(Lucky(*both), simulator)
     assert [(attempt.epsilon, attempt.cap) for attempt in attempts] == [(4.0, 2), (4.0, 1)]
     assert found.choice.cap == 1
 
@@ -250,7 +249,7 @@ def test_pools_above_the_target_are_named(done):
         for name, (exposed, users) in shares.items()
     )
     (note,) = pools_above(replace(done.recommendation, by_pool=pools), done.question)
-    assert re.search(r"often 30 % \(24 to 37 %\)\.$", note)
+    assert re.search(r"often 30% \(95% CI 24–37%\)\.$", note)
     assert not list(pools_above(replace(done.recommendation, by_pool=pools[1:]), done.question))
 
 
@@ -281,13 +280,13 @@ def test_measures_are_played_for_the_same_error(small):
     asked = {"horizon": 6, "mechanisms": MECHANISMS, "users": 150, "seed": SEED}
     found = advise(small, max_exposed=0.1, threshold=0.6, **asked, mitigations=True)
     rows = {entry.mitigation: entry for entry in found.mitigations}
-    none = rows["nothing more"]
+    none = rows["none"]
     assert none.devices == 1
     assert rows["cap of 2 reports, more devices"].devices == pytest.approx(3, rel=0.01)
     assert rows["cap of 2 reports, more devices"].exposed.value <= none.exposed.value
     assert rows["cap of 2 reports, larger epsilon"].epsilon > none.epsilon
     assert rows["half the epsilon"].devices > 1
-    assert rows["kept answers (memory)"].users <= 100
+    assert rows["memoization"].users <= 100
     assert {entry.mechanism for entry in found.mitigations} == {"grr", "oue"}
     assert {"a third of the events, larger epsilon", "a new pseudonym after 1 reports"} <= set(rows)
 
@@ -305,7 +304,7 @@ def test_measures_are_played_for_the_same_error(small):
         ({"threshold": math.nan}, "`threshold` must be above 0"),
         (
             {"threshold": 0.3},
-            "`threshold` must be above 0.333, which the adversary has of everyone before any report",
+            "`threshold` must be above 0.333, the largest prior of a pool",
         ),
         ({"max_error": 0.1}, "`max_error` must come with `devices`"),
         ({"devices": 10}, "`devices` must come with `max_error`"),
@@ -321,18 +320,18 @@ def test_measures_are_played_for_the_same_error(small):
         ({"epsilon": (2, 1)}, "epsilon: must be LOW:HIGH with 0 < LOW < HIGH, got '2:1'"),
         ({"epsilon": (math.nan, 1)}, "epsilon: must be LOW:HIGH"),
         ({"mechanisms": ["grrr"]}, "mechanism: must be a known mechanism, got 'grrr'; did you mean 'grr'"),
-        ({"mechanisms": ["identity"]}, "mechanism: must have an epsilon that can be chosen, got 'identity'"),
+        ({"mechanisms": ["identity"]}, "mechanism: must have an epsilon parameter, got 'identity'"),
         (
             {"adversary": "stronk"},
             "adversary: must be an adversary of the scenario, got 'stronk'; did you mean 'strong'",
         ),
         (
             {"max_exposed": 0.001, "epsilon": (9, 10), "mechanisms": ["grr"]},
-            "no mechanism exposes as few users as 0.001",
+            "no mechanism exposes at most 0.001 of the users",
         ),
         (
             {"max_error": 0.03, "devices": 50, "mechanisms": ["grr"], "epsilon": (0.1, 0.2)},
-            "no mechanism has an error of 0.03",
+            "no mechanism meets an error of 0.03",
         ),
     ],
 )
@@ -344,7 +343,7 @@ def test_bad_questions_are_one_line(small, asked, message, tmp_path):
 
 
 def test_days_need_a_rate(coin, small):
-    with pytest.raises(InputError, match="`days` must have a scenario that says how many reports a day has"):
+    with pytest.raises(InputError, match="`days` must have a scenario with reports_per_day"):
         question_of(coin, max_exposed=0.1, days=10)
     assert question_of(small, max_exposed=0.1, days=4).horizon == 8
     assert question_of(small, max_exposed=0.1).horizon == 10
@@ -385,9 +384,9 @@ def test_files_that_a_scenario_names_come_along(tmp_path):
 def test_a_share_of_events_is_capped_in_reports(small):
     half = parse(SMALL + "[devices]\nsampling_rate = 0.5\ncap = 3\n", name="half")
     question = question_of(half, max_exposed=0.1, horizon=10)
-    made = recommended_scenario(half, Configuration(kind="grr", epsilon=1.0, cap=10), question)
+    made = recommended_scenario(half, Deployment(kind="grr", epsilon=1.0, cap=10), question)
     assert (made.devices.cap, made.devices.sampling_rate) == (5, 0.5)
-    assert players_of(half, question, 0, Local(), SILENT).scenario.devices.cap is None
+    assert simulator_of(half, question, 0, Local(), SILENT).scenario.devices.cap is None
 
 
 def test_the_command(tmp_path):
@@ -397,7 +396,7 @@ def test_the_command(tmp_path):
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
     assert all(len(row) <= 80 for row in ran.stdout.splitlines()[:-1])
-    assert "Which mechanism, epsilon and cap expose at most 20 % of the users" in ran.stdout
+    assert "Which mechanism, ε and cap expose at most 20% of users" in ran.stdout
     played = poolscope("audit", "out/recommended.toml", "--users", 20, "--out", "run", cwd=tmp_path)
     assert played.returncode == 0, played.stderr
     bad = poolscope(*asked, "--max-error", 0.1, "--out", "other", cwd=tmp_path)
@@ -412,7 +411,7 @@ def test_a_question_that_nothing_meets_ends_with_one(tmp_path):
     asked = ["--max-exposed", 0.1, "--threshold", 0.8, "--max-error", 0.012, "--devices", 2000, "--users", 200]
     ran = poolscope("advise", "coin.toml", *asked, "--mechanism", "grr", "--out", "out", cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (1, "")
-    assert "It does not meet all targets." in ran.stdout
+    assert "No configuration meets both targets." in ran.stdout
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"advice.html", "advice.json", "recommended.toml"}
     assert json.loads((tmp_path / "out" / "advice.json").read_text())["recommendation"]["meets_targets"] == "no"
 

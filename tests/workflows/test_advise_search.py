@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from poolscope.metrics.intervals import TAIL, Estimate, share_of
-from poolscope.workflows.advise.accuracy import devices_needed, rounded_down, rounded_up, smallest_serving
-from poolscope.workflows.advise.plays import Exposures
-from poolscope.workflows.advise.search import CLOSE, MAX_TRIALS, Trial, largest_epsilon
+from poolscope.workflows.advise.search import (
+    CLOSE_RATIO,
+    MAX_TRIALS,
+    Trial,
+    devices_needed,
+    largest_epsilon,
+    min_epsilon_for_error,
+    rounded_down,
+    rounded_up,
+)
+from poolscope.workflows.advise.simulation import Exposures
 
 LOW, HIGH = 0.1, 10.0
 
@@ -49,7 +57,9 @@ def test_the_border_is_found_from_anywhere(share, target, start):
         assert found.epsilon_max.low <= found.epsilon_max.value <= found.epsilon_max.high
         assert share(found.epsilon_max.low) <= target
         if len(found.trials) < MAX_TRIALS:
-            assert share(found.epsilon_max.value / CLOSE) <= target <= share(found.epsilon_max.value * CLOSE)
+            assert (
+                share(found.epsilon_max.value / CLOSE_RATIO) <= target <= share(found.epsilon_max.value * CLOSE_RATIO)
+            )
 
 
 @given(distributions, st.tuples(targets, targets), starts)
@@ -93,7 +103,7 @@ def test_exposure_that_does_not_grow_is_noticed():
     found = largest_epsilon(known(share), 0.05, 0.9, LOW, HIGH)
     assert found.epsilon_max is None, "stepping down from what is missed, all that was tried misses it"
     found = largest_epsilon(known(lambda e: 0.4 if e < 1 else share(e)), 0.05, 1.2, LOW, HIGH)
-    assert found.epsilon_max.value == pytest.approx(2, rel=CLOSE - 1)
+    assert found.epsilon_max.value == pytest.approx(2, rel=CLOSE_RATIO - 1)
     found = largest_epsilon(known(lambda e: 0.3 * (1.5 - 0.1 * e)), 0.05, 1.0, LOW, HIGH)
     assert not found.monotone
 
@@ -104,7 +114,7 @@ def test_who_asks_for_less_error_needs_no_smaller_epsilon(scale, both):
     def error(epsilon):
         return scale / math.expm1(epsilon)
 
-    loose, strict = (smallest_serving(error, target, LOW, HIGH) for target in sorted(both, reverse=True))
+    loose, strict = (min_epsilon_for_error(error, target, LOW, HIGH) for target in sorted(both, reverse=True))
     if strict is not None:
         assert loose is not None
         assert loose <= strict

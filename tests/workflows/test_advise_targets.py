@@ -14,16 +14,23 @@ from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT
 from poolscope.metrics.intervals import TAIL, Estimate, share_of
 from poolscope.scenario.scenario import parse
-from poolscope.workflows.advise import plays, refine
-from poolscope.workflows.advise.accuracy import end_of_serving, smallest_serving
-from poolscope.workflows.advise.advise import advise
-from poolscope.workflows.advise.findings import candidates_of
-from poolscope.workflows.advise.plays import Exposures, Players, players_of
+from poolscope.workflows.advise import refine, simulation
+from poolscope.workflows.advise.advise import advise, leaders_of
+from poolscope.workflows.advise.candidates import candidates_of
 from poolscope.workflows.advise.question import question_of
-from poolscope.workflows.advise.recommend import leaders_of, missed_by
 from poolscope.workflows.advise.records import Finding
-from poolscope.workflows.advise.refine import Configuration, RefinedCap, RefinedEpsilon, Setting, play_choice
-from poolscope.workflows.advise.search import Trial, aim_of, all_of, confirmable, verdict
+from poolscope.workflows.advise.refine import CapRefinement, Deployment, EpsilonRefinement, Proposal, play_choice
+from poolscope.workflows.advise.search import (
+    Trial,
+    aim_of,
+    all_of,
+    confirmable,
+    max_epsilon_for_error,
+    min_epsilon_for_error,
+    verdict,
+)
+from poolscope.workflows.advise.simulation import Exposures, Simulator, simulator_of
+from poolscope.workflows.advise.text import missed_by
 from poolscope.workflows.advise.variants import POPULATIONS, _matched, sensitivity
 
 # Verdicts
@@ -80,8 +87,8 @@ class Law:
             seed,
             SimpleNamespace(max_exposed=TARGET, horizon=REPORTS, max_error=error, lowest=0.1, highest=10.0),
         )
-        self.players = SimpleNamespace(
-            question=self.question, seed=seed, efforts={}, progress=SILENT, horizon=lambda kind: 2 * REPORTS
+        self.simulator = SimpleNamespace(
+            question=self.question, seed=seed, budgets={}, progress=SILENT, horizon=lambda kind: 2 * REPORTS
         )
 
     def played(self, epsilon, users, horizon=None):
@@ -100,12 +107,12 @@ class Law:
 def held_out(monkeypatch):
     """Held-out users of the law, in place of games."""
 
-    def played(setting, players, seed):
-        found = exposures(10**6 + 1000 * players.seed + seed, USERS, setting.choice.epsilon, setting.choice.cap)
+    def played(proposal, simulator, seed):
+        found = exposures(10**6 + 1000 * simulator.seed + seed, USERS, proposal.choice.epsilon, proposal.choice.cap)
         game = SimpleNamespace(recorded=None)
         return refine.Verified(
-            choice=setting.choice,
-            limit=setting.limit,
+            choice=proposal.choice,
+            limit=proposal.limit,
             game=game,
             seed=seed,
             users=range(USERS),
@@ -123,9 +130,9 @@ def test_a_refined_cap_uses_what_is_allowed(held_out):
     used = []
     for seed in range(40):
         candidate = Law(seed, error=0.01)
-        found, attempts = refine.verify(RefinedCap(candidate, candidate.coarse(epsilon)), candidate.players)
+        found, attempts = refine.verify(CapRefinement(candidate, candidate.coarse(epsilon)), candidate.simulator)
         used.append(float(distribution(found.choice.cap, epsilon)) / TARGET)
-        assert len(attempts) <= refine.ATTEMPTS
+        assert len(attempts) <= refine.MAX_ATTEMPTS
     assert 0.7 <= min(used) <= max(used) <= 1.0, used
     # a negative control: the lower end of the interval of 500 users, which is what was recommended once
     timid = [
@@ -138,8 +145,8 @@ def test_a_refined_epsilon_uses_what_is_allowed(held_out):
     used, tries = [], []
     for seed in range(40):
         candidate = Law(seed)
-        refined = RefinedEpsilon(candidate, candidate.coarse(0.7, 0.95, 1.02, 1.5))
-        found, _ = refine.verify(refined, candidate.players)
+        refined = EpsilonRefinement(candidate, candidate.coarse(0.7, 0.95, 1.02, 1.5))
+        found, _ = refine.verify(refined, candidate.simulator)
         used.append(float(distribution(REPORTS, found.choice.epsilon)) / TARGET)
         tries.append(len(refined.trials) - 4)
         assert found.choice.cap == REPORTS
@@ -150,8 +157,8 @@ def test_a_refined_epsilon_uses_what_is_allowed(held_out):
 def test_a_cap_that_was_asked_for_is_tried_where_it_may_hold(held_out):
     """Where it exposes more than is aimed at, but no more than allowed."""
     epsilon, candidate = 0.93 ** (1 / 8), Law(1, error=0.01)
-    refined = RefinedCap(candidate, candidate.coarse(epsilon))
-    found, attempts = refine.verify(refined, candidate.players)
+    refined = CapRefinement(candidate, candidate.coarse(epsilon))
+    found, attempts = refine.verify(refined, candidate.simulator)
     assert [attempt.cap for attempt in attempts] == [found.choice.cap] == [REPORTS]
     aim = aim_of(TARGET, USERS, USERS)
     assert refined.at(aim, aim).choice.cap < REPORTS
@@ -159,12 +166,12 @@ def test_a_cap_that_was_asked_for_is_tried_where_it_may_hold(held_out):
 
 def test_what_keeps_a_setting_from_being_larger_is_known(held_out):
     candidate = Law(0, error=0.01)
-    far = RefinedCap(candidate, candidate.coarse(0.5)).at(0.04, TARGET)
+    far = CapRefinement(candidate, candidate.coarse(0.5)).at(0.04, TARGET)
     assert (far.choice.cap, far.limit) == (2 * REPORTS, "horizon")
-    assert RefinedCap(candidate, candidate.coarse(1.2)).at(0.04, TARGET).limit is None
+    assert CapRefinement(candidate, candidate.coarse(1.2)).at(0.04, TARGET).limit is None
     narrow = Law(0)
     narrow.question.highest = 0.8
-    end = RefinedEpsilon(narrow, narrow.coarse(0.4, 0.8)).at(0.04, TARGET)
+    end = EpsilonRefinement(narrow, narrow.coarse(0.4, 0.8)).at(0.04, TARGET)
     assert (end.choice.epsilon, end.limit) == (0.8, "range")
 
 
@@ -173,9 +180,9 @@ def test_users_meet_as_many_estimates_as_the_scenario_says(estimates):
     """The same groups as in an audit; an adversary with a matched prior has it with every estimate."""
     scenario = parse(SMALL.replace("[attack]\n", f"[attack]\nestimates = {estimates}\n"), name="small")
     question = question_of(scenario, max_exposed=0.1, horizon=5)
-    players = players_of(scenario, question, SEED, Local(threads=1), SILENT)
-    game = players.game("grr", 3.0)
-    found = players.exposures(game, range(60))
+    simulator = simulator_of(scenario, question, SEED, Local(threads=1), SILENT)
+    game = simulator.game("grr", 3.0)
+    found = simulator.exposures(game, range(60))
     assert (found.estimate is None) == (estimates == 1)
     assert estimates == 1 or len(set(found.estimate)) == estimates
     assert (found.design_effect(5) > 1) == (estimates > 1)
@@ -221,15 +228,15 @@ def jumping(epsilon):
 
 
 def test_an_error_that_jumps_is_met_at_both_ends():
-    smallest = smallest_serving(jumping, 1.1, 0.1, 10)
-    end = end_of_serving(jumping, 1.1, smallest, 1.2)
+    smallest = min_epsilon_for_error(jumping, 1.1, 0.1, 10)
+    end = max_epsilon_for_error(jumping, 1.1, smallest, 1.2)
     assert smallest == pytest.approx(0.91, abs=0.001)
     assert 0.99 <= end < 1
     assert jumping(smallest) <= 1.1
     assert jumping(end) <= 1.1
-    assert end_of_serving(jumping, 2.0, 0.5, 1.2) == 1.2
+    assert max_epsilon_for_error(jumping, 2.0, 0.5, 1.2) == 1.2
     # rounding up to three digits would be beyond the jump
-    assert smallest_serving(jumping, 1.0008, 0.49975, 1.999) == pytest.approx(0.9993, abs=2e-4)
+    assert min_epsilon_for_error(jumping, 1.0008, 0.49975, 1.999) == pytest.approx(0.9993, abs=2e-4)
 
 
 @pytest.fixture(scope="module")
@@ -239,12 +246,12 @@ def many():
     return parse(text, name="many")
 
 
-def players(scenario, **asked):
-    return players_of(scenario, question_of(scenario, **asked), SEED, Local(threads=1), SILENT)
+def simulator(scenario, **asked):
+    return simulator_of(scenario, question_of(scenario, **asked), SEED, Local(threads=1), SILENT)
 
 
 def test_the_range_of_hadamard_response_meets_the_error(many, tmp_path):
-    asked = players(many, max_exposed=0.05, max_error=0.0051, devices=200_000, mechanisms=["hr"])
+    asked = simulator(many, max_exposed=0.05, max_error=0.0051, devices=200_000, mechanisms=["hr"])
     (candidate,) = candidates_of(asked, tmp_path)
     trials = [
         Trial(epsilon=epsilon, users=10**6, exposed=share_of(hits, 10**6), cap=Estimate(9.0, 9.0, 9.0))
@@ -260,8 +267,8 @@ def test_the_range_of_hadamard_response_meets_the_error(many, tmp_path):
 @pytest.fixture
 def unplayed(monkeypatch):
     """Whoever plays or times users fails."""
-    monkeypatch.setattr(Players, "outcomes", lambda *_: pytest.fail("played"))
-    monkeypatch.setattr(plays, "_seconds", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr(Simulator, "outcomes", lambda *_: pytest.fail("played"))
+    monkeypatch.setattr(simulation, "_seconds", lambda *_: pytest.fail("timed"))
 
 
 @pytest.mark.parametrize("kind", ["dbitflip", "hcms", "l-grr"])
@@ -271,7 +278,7 @@ def test_an_error_that_no_epsilon_meets_is_refused_before_anything_is_played(man
 
 
 def test_what_the_error_refuses_is_not_played_beside_others(many, monkeypatch):
-    monkeypatch.setattr(plays, "_seconds", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr(simulation, "_seconds", lambda *_: pytest.fail("timed"))
     asked = {"max_error": 0.002, "devices": 200_000, "mechanisms": ["dbitflip", "grr"], "users": 100}
     found = advise(many, max_exposed=0.5, horizon=3, seed=SEED, **asked)
     refused, played = found.findings
@@ -288,8 +295,8 @@ def test_the_prior_of_the_adversary_follows_the_population():
     """An insider who believes that hardly anyone is interested does not find those who are; who knows better does."""
     text = SMALL.replace('"estimated"\nestimate_from = 1000', '"true"\nprior = { interest = { beta = [1, 12] } }')
     text = text.replace("count = 200", "count = 200\nbehavior = { interest = { beta = [1, 12] } }")
-    asked = players(parse(text, name="insider"), max_exposed=0.1, horizon=10, users=1500, mechanisms=["grr"])
-    verified = play_choice(Setting(Configuration("grr", 3.0, 10), 0.1), asked, SEED + 1)
+    asked = simulator(parse(text, name="insider"), max_exposed=0.1, horizon=10, users=1500, mechanisms=["grr"])
+    verified = play_choice(Proposal(Deployment("grr", 3.0, 10), 0.1), asked, SEED + 1)
     cases = {case.variant: case for case in sensitivity(verified, asked)}
     heavy = POPULATIONS["Beta(5, 1) interest: hardly any others"]
     behavior = replace(verified.game.behavior, interest=heavy)
@@ -332,8 +339,8 @@ def test_a_recommendation_exposes_most_of_what_is_allowed(name, request):
     """By users who had no part in it: 20,000 of a seed of their own."""
     advice = request.getfixturevalue(name)
     chosen, target, users = advice.recommendation, advice.question.max_exposed, 20_000
-    asked = players_of(advice.scenario, advice.question, SEED + 500, Local(), SILENT)
-    fresh = play_choice(Setting(Configuration(chosen.mechanism, chosen.epsilon, chosen.cap), 0.0), asked, SEED + 500)
+    asked = simulator_of(advice.scenario, advice.question, SEED + 500, Local(), SILENT)
+    fresh = play_choice(Proposal(Deployment(chosen.mechanism, chosen.epsilon, chosen.cap), 0.0), asked, SEED + 500)
     more = asked.exposures(fresh.game, range(len(fresh.users), users), SEED + 500)
     share, error = (fresh.exposures + more).share(chosen.cap).value, math.sqrt(target * (1 - target) / users)
     assert 0.7 * target - 4 * error < share < target + 4 * error, (share, chosen)
@@ -348,7 +355,7 @@ def test_a_question_that_nothing_meets_has_one_answer(cap_advice):
     assert 1 < chosen.cap < 40
     assert 0.8 * finding.at_epsilon_min.cap.value - 1 <= chosen.cap <= finding.at_epsilon_min.cap.value
     assert finding.at_epsilon_min.users == cap_advice.question.users == 8000
-    assert any(f"the cap {finding.at_epsilon_min.cap.value:.0f} (" in line for line in cap_advice.relaxations)
+    assert any(f"a cap of {finding.at_epsilon_min.cap.value:.0f} (" in line for line in cap_advice.relaxations)
 
 
 @pytest.mark.parametrize("name", ["epsilon_advice", "cap_advice"])
@@ -367,9 +374,9 @@ def test_alternatives_have_their_price(name, request):
         assert one.total_epsilon == pytest.approx(one.epsilon * advice.question.horizon)
     reason, lowest = advice.recommendation.reason, best["lowest epsilon per report"]
     assert reason.startswith(f"{own.mechanism} has ")
-    assert ("Its epsilon is not the lowest" in reason) == (lowest.mechanism != own.mechanism)
+    assert ("Its ε is not the lowest" in reason) == (lowest.mechanism != own.mechanism)
     if lowest.mechanism != own.mechanism:
-        assert f"{lowest.mechanism} takes {lowest.epsilon:.3g} and " in reason
+        assert f"{lowest.mechanism} needs {lowest.epsilon:.3g} and " in reason
     assert missed_by(advice.findings[0], advice.findings) is None, "either both fit or neither does"
     facts = advice.as_json()
     assert [one["criterion"] for one in facts["alternatives"]] == ["recommended", *best]

@@ -283,7 +283,7 @@ def test_parts_are_joined_in_order(tmp_path, monkeypatch):
     traces = np.random.default_rng(SEED).integers(30, size=(30, 8))
     write_traces(tmp_path / "traces.parquet", traces)
     obfuscate(tmp_path / "traces.parquet", scenario, tmp_path / "whole.parquet")
-    monkeypatch.setattr(obfuscating, "ROWS", 7)
+    monkeypatch.setattr(obfuscating, "BLOCK_ROWS", 7)
     obfuscate(tmp_path / "traces.parquet", scenario, tmp_path / "parts.parquet")
     assert pl.read_parquet(tmp_path / "parts.parquet").equals(pl.read_parquet(tmp_path / "whole.parquet"))
 

@@ -240,7 +240,7 @@ def test_what_contradicts_is_in_the_record_the_page_and_the_exit_code(misread, c
     assert code == 0
     assert "Verdict: failed, 2 contradictions, see the warnings." in shown.out
     assert shown.err.count("\n") == 2
-    assert "adversary strong is not calibrated: confidence and success differ by 0." in shown.err
+    assert "adversary strong is not calibrated: expected calibration error 0." in shown.err
     banner = html[html.index('<div class="alert" role="alert">') : html.index("<header>")]
     assert "Verdict: failed" in banner
     assert "do not follow the popularity of adversary strong" in banner

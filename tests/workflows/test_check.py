@@ -15,11 +15,11 @@ from poolscope.core.errors import InputError
 from poolscope.mechanisms import MECHANISMS, make
 from poolscope.mechanisms.pure import all_reports
 from poolscope.metrics.intervals import clopper_pearson
-from poolscope.workflows.check.bounds import max_telling
+from poolscope.workflows.check.bounds import best_event
+from poolscope.workflows.check.candidates import learn
 from poolscope.workflows.check.check import check
-from poolscope.workflows.check.distribution import exact, normalizes, support_shares
-from poolscope.workflows.check.events import Seen, fingerprints
-from poolscope.workflows.check.sampling import learn
+from poolscope.workflows.check.distribution import ReportSample, exact, normalizes, support_shares
+from poolscope.workflows.check.sampling import fingerprints
 
 SAMPLES = 20_000
 
@@ -82,7 +82,7 @@ def test_one_object_has_nothing_to_tell():
     verdict = check(make("cms", 1, {"epsilon": 1.0, "m": 4, "hashes": 3}), samples=SAMPLES, seed=1)
     assert verdict.passed
     assert verdict.lower_bound is None
-    assert sentence(verdict).startswith("Kept: ")
+    assert sentence(verdict).startswith("PASS: ")
 
 
 # Broken ones
@@ -139,7 +139,7 @@ def test_a_mechanism_that_never_flips_a_one_is_caught(universe):
     verdict = check(NeverFlips(stated=make("sue", universe, {"epsilon": 1.0})), samples=SAMPLES, seed=SEED)
     assert not verdict.passed
     assert verdict.lower_bound.epsilon > 4, "there is no finite epsilon"
-    assert "samples show an epsilon of at least" in sentence(verdict)
+    assert "exceeds the declared ε" in sentence(verdict)
     assert not verdict.shares[0].passed
 
 
@@ -182,7 +182,7 @@ def test_sampling_alone_is_enough_to_check():
     assert 1.2 < verdict.lower_bound.epsilon < np.log(0.6 / 0.1)
     assert not verdict.passed
     Own.epsilon = np.nan
-    assert sentence(check(Own(), samples=SAMPLES, seed=SEED)).startswith("It claims no epsilon; 20,000 reports")
+    assert sentence(check(Own(), samples=SAMPLES, seed=SEED)).startswith("No ε is declared. Empirical lower bound ε ≥ ")
 
 
 def test_real_numbers_and_wide_columns_are_looked_at():
@@ -213,7 +213,7 @@ def test_a_stated_law_beyond_the_claim_is_caught():
 
     verdict = check(Modest(stated=tiny("rappor", 2.0)), samples=SAMPLES, seed=SEED)
     assert verdict.exact.epsilon == pytest.approx(2.0)
-    assert "its stated law has epsilon" in sentence(verdict)
+    assert "the stated distribution has ε" in sentence(verdict)
 
 
 # Parts
@@ -228,7 +228,7 @@ def test_clopper_pearson_is_exact():
 
 def test_the_most_telling_event_is_chosen():
     counts = np.array([[500, 90, 1, 0], [500, 9, 0, 0], [500, 50, 0, 0]])
-    assert max_telling(counts, np.array([1000, 1000, 1000])) == (0, 1, 1)
+    assert best_event(counts, np.array([1000, 1000, 1000])) == (0, 1, 1)
 
 
 @pytest.mark.parametrize("name", list(KINDS))
@@ -236,13 +236,13 @@ def test_families_agree_with_their_events(name):
     """An event alone is the same as among the others; words say which."""
     mechanism = tiny(name)
     rng = np.random.default_rng(SEED)
-    looks = [Seen(mechanism=mechanism, reports=mechanism.obfuscate(np.full(400, z), rng)) for z in range(4)]
+    looks = [ReportSample(mechanism=mechanism, reports=mechanism.obfuscate(np.full(400, z), rng)) for z in range(4)]
     for family in learn(looks, range(4), mechanism.report_columns):
         together = family.holds(looks[1])
         assert together.shape == (400, len(family))
         for event in rng.integers(len(family), size=min(5, len(family))):
             np.testing.assert_array_equal(family.only(event).holds(looks[1])[:, 0], together[:, event])
-            assert family.words(event)
+            assert family.describe(event)
 
 
 def test_fingerprints_are_equal_for_equal_reports_only():
@@ -301,7 +301,7 @@ def test_the_command_says_kept_or_broken(scenario, monkeypatch):
     options = ["check", scenario, "--samples", str(SAMPLES), "--seed", "1"]
     kept = CliRunner().invoke(app, options)
     assert kept.exit_code == 0, kept.output
-    assert "Kept: nothing contradicts the claimed epsilon of 1" in " ".join(kept.output.split())
+    assert "PASS: no violation of ε = 1 detected." in " ".join(kept.output.split())
 
     def broken(*, universe, epsilon):
         return NeverFlips(stated=make("oue", universe, {"epsilon": epsilon}))
@@ -309,7 +309,7 @@ def test_the_command_says_kept_or_broken(scenario, monkeypatch):
     monkeypatch.setitem(MECHANISMS, "sue", broken)
     caught = CliRunner().invoke(app, options)
     assert caught.exit_code == 1, caught.output
-    assert "Broken: samples show an epsilon of at least" in " ".join(caught.output.split())
+    assert "FAIL: ε ≥ " in " ".join(caught.output.split())
 
 
 def test_the_table_has_what_was_found():

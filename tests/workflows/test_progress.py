@@ -12,7 +12,7 @@ from poolscope.workflows.compare import compare
 def test_an_audit_tells_what_it_does(tmp_path):
     facts = Told()
     audit(parse(scenario_text(users=60), name="drawn"), tmp_path / "run", progress=facts)
-    assert facts.stages == ["Preparing", "started", "Summing up"]
+    assert facts.stages == ["Preparing", "started", "Summarizing"]
     assert facts.totals == [60]
     assert sum(facts.ticks) == pytest.approx(60)
 

@@ -11,9 +11,9 @@ import pytest
 from poolscope.core.errors import InputError
 from poolscope.population.universe import read_objects
 from poolscope.workflows.traces.extract import describe, make_traces
-from poolscope.workflows.traces.sources import Columns, ordered, own_words, read_rows
+from poolscope.workflows.traces.sources import SourceColumns, ordered, own_words, read_rows
 
-WHO_WHAT = Columns("who", "what")
+WHO_WHAT = SourceColumns("who", "what")
 ROWS = [(1, "ann", "👍 x"), (2, "bob", ""), (3, "ann", "🙏🏽\n👍")]
 
 
@@ -67,7 +67,7 @@ def test_days_of_the_archive_are_read_by_name_and_time(tmp_path):
         by_folder = ordered([tmp_path])
     assert [path.name for path in by_folder] == ["2019-12-31.json", "2020-01-01.json", "2020-01-02.json"]
     assert ordered(reversed(by_folder)) == by_folder
-    rows = [row for path in by_folder for row in read_rows(path, Columns("screen_name", "text"))]
+    rows = [row for path in by_folder for row in read_rows(path, SourceColumns("screen_name", "text"))]
     assert rows == [(1, "a", "x"), (3, "c", "0"), (2, "b", "1"), (1, "a", "2")]
 
 
@@ -194,8 +194,8 @@ def test_emojis_of_texts(tmp_path):
     assert describe(made) == [
         "Read 4 rows; 1 of them without an object.",
         f"Wrote 3 objects of 1 user to {tmp_path / 'o.csv'}; 1 of them in the 6 pools.",
-        "Left out 4 objects, 2 different, as outside the universe; most frequent: '🫠' (3), '🩹' (1).",
-        "2 more users have no object of the universe, hence no trace.",
+        "Omitted 4 objects outside the universe, 2 distinct; most frequent: '🫠' (3), '🩹' (1).",
+        "2 more users have no object of the universe, and no trace.",
     ]
 
 

@@ -9,10 +9,9 @@ from poolscope.cli.terminal import Grid, Terminal
 from poolscope.core.counting import MIN_USERS
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.text import number
-from poolscope.workflows.advise.recommend import NO_BETTER, best_in_all, total
 from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation
 from poolscope.workflows.advise.search import Trial
-from poolscope.workflows.advise.text import asked, events, share_or_count, spent_in_words
+from poolscope.workflows.advise.text import NO_BETTER, asked, best_in_all, events, share_or_count, spent_in_words, total
 from poolscope.workflows.advise.text import number as digits
 from poolscope.workflows.advise.variants import MATCHED
 

@@ -10,11 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope.cli.terminal import Terminal
-from poolscope.workflows.check.distribution import LAW_CONFIDENCE, Share
-from poolscope.workflows.check.fit import Fit
-from poolscope.workflows.check.guesses import Guessed
-from poolscope.workflows.check.repeats import Repeats
-from poolscope.workflows.check.verdict import TESTED, LowerBound, Sampled, Verdict
+from poolscope.workflows.check.bounds import GuessBound
+from poolscope.workflows.check.distribution import DISTRIBUTION_CONFIDENCE, Fit, Share
+from poolscope.workflows.check.independence import Independence
+from poolscope.workflows.check.verdict import LowerBound, SampledVerdict, Verdict
 
 
 def names_in(text: str | None) -> list[str] | None:
@@ -50,7 +49,7 @@ def rows(verdict: Verdict) -> list[tuple[str, str]]:
     return out
 
 
-def _sampled(verdict: Verdict, sampled: Sampled) -> Iterator[tuple[str, str]]:
+def _sampled(verdict: Verdict, sampled: SampledVerdict) -> Iterator[tuple[str, str]]:
     """What the reports of one method show."""
     sure, shown = f"{100 * verdict.confidence:g} %", sampled.lower_bound
     if shown:
@@ -70,20 +69,8 @@ def _sampled(verdict: Verdict, sampled: Sampled) -> Iterator[tuple[str, str]]:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Kept or broken, and why."""
-    if not verdict.passed:
-        return f"Broken: {'; '.join(verdict.violations)}."
-    made = f"{verdict.samples:,} reports of {len(verdict.objects):,} objects"
-    if math.isinf(verdict.declared):
-        return f"Kept: the claimed epsilon is infinite, which promises nothing ({made})."
-    lower, sure = verdict.testable, f"{100 * verdict.confidence:g} %"
-    if math.isnan(verdict.declared):
-        return f"It claims no epsilon; {made} prove that it is at least {lower:.3g} ({sure})."
-    kept = f"Kept: nothing contradicts the claimed epsilon of {verdict.declared:g}; "
-    kept += f"{made} prove that at least {lower:.3g} of it is spent ({sure})."
-    if verdict.lower_bound and lower < TESTED * verdict.declared:
-        kept += f" Only {lower:.3g} of {verdict.declared:g} was testable: no event was found that spends more."
-    return kept
+    """The verdict in one line."""
+    return verdict.text
 
 
 def _exact(verdict: Verdict) -> str:
@@ -107,7 +94,7 @@ def _detectable(bound: LowerBound, claimed: float) -> str:
     return f"an epsilon of {bound.detectable:.4g} or more of an event as common as this, in nine of ten checks"
 
 
-def _guessed(guessed: Guessed) -> str:
+def _guessed(guessed: GuessBound) -> str:
     if not guessed.guesses:
         return "nothing to guess from: no report is rare enough"
     return f"at least {guessed.epsilon:.4g}: {guessed.share} right among {guessed.objects:,}, from {guessed.rule}"
@@ -115,16 +102,16 @@ def _guessed(guessed: Guessed) -> str:
 
 def _share(share: Share) -> str:
     judged = {True: "", False: ": differs", None: ": too few objects to judge"}[share.passed]
-    return f"{share.stated:.4g}, {share.low:.4g} to {share.high:.4g} ({100 * LAW_CONFIDENCE:g} %){judged}"
+    return f"{share.stated:.4g}, {share.low:.4g} to {share.high:.4g} ({100 * DISTRIBUTION_CONFIDENCE:g} %){judged}"
 
 
 def _fit(fit: Fit, name: str) -> str:
     judged = "" if fit.passed else ": differs"
-    found = f"{fit.stated:.4g}, {fit.low:.4g} to {fit.high:.4g} ({100 * LAW_CONFIDENCE:g} %)"
+    found = f"{fit.stated:.4g}, {fit.low:.4g} to {fit.high:.4g} ({100 * DISTRIBUTION_CONFIDENCE:g} %)"
     return f"{found} of {fit.reports:,} reports are of {name}{judged}"
 
 
-def _generator(repeats: Repeats) -> str:
+def _generator(repeats: Independence) -> str:
     if repeats.found:
         return "; ".join(repeats.found)
     found = "the same generator gave different reports" if repeats.foreign else "no repeats and no dependence found"

@@ -17,7 +17,7 @@ from poolscope.inference.levels import sure
 if TYPE_CHECKING:
     # a command loads its own verb alone
     from poolscope.workflows.attack.attack import Inferred
-    from poolscope.workflows.attack.one_user import Story
+    from poolscope.workflows.attack.one_user import UserAttack
     from poolscope.workflows.attack.summary import Evaluation
     from poolscope.workflows.estimate import Estimated
     from poolscope.workflows.obfuscate import Obfuscated
@@ -90,7 +90,7 @@ def print_links(linked: pl.DataFrame, out: Path) -> None:
     _print_place(console, "Links", out)
 
 
-def print_story(story: Story, out: Path | None) -> None:
+def print_story(story: UserAttack, out: Path | None) -> None:
     """One user, report by report: how much of each pool a report supports, what it tells, and the belief after it."""
     console = Terminal()
     heads = [f"{kind}\n{visible(pool)}" for kind in KINDS for pool in story.pools]

@@ -18,10 +18,21 @@ from poolscope.html.render import origin, placed, render, tied
 from poolscope.html.tables import Column, interval, share, table
 from poolscope.metrics.intervals import Estimate, exactly
 from poolscope.metrics.pools import PoolRecord
-from poolscope.workflows.advise.recommend import DELTA, NO_BETTER, best_in_all, total
+from poolscope.workflows.advise.advise import DELTA
 from poolscope.workflows.advise.records import Advice, Finding
 from poolscope.workflows.advise.search import NO, UNDECIDED, YES, verdict
-from poolscope.workflows.advise.text import asked, digits, events, number, share_or_count, spent_in_words, with_ends
+from poolscope.workflows.advise.text import (
+    NO_BETTER,
+    asked,
+    best_in_all,
+    digits,
+    events,
+    number,
+    share_or_count,
+    spent_in_words,
+    total,
+    with_ends,
+)
 from poolscope.workflows.advise.text import share as in_percent
 
 HEAVY = (

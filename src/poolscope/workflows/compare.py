@@ -1,4 +1,4 @@
-"""Play the same users against many mechanisms: what each reveals, what its curator learns, and the record of it."""
+"""Play the same users against many mechanisms: exposure of each, utility for its curator, and the record of both."""
 
 from __future__ import annotations
 
@@ -202,9 +202,9 @@ def read_comparison(folder: Path) -> Comparison:
 
 
 def mark_pareto_optimal(results: Sequence[Configuration]) -> Iterator[Configuration]:
-    """The records, each with whether it is ``pareto_optimal``.
+    """Yield the records, each with whether it is ``pareto_optimal``.
 
-    Each adversary has a frontier of its own; a choice without an estimate is on none.
+    Each adversary has its own frontier; a configuration without an estimate is on none.
     """
     for record in results:
         rivals = [rival for rival in results if rival.adversary == record.adversary]
@@ -224,7 +224,7 @@ DEFAULT_USERS = 1000
 DEFAULT_REPORTS = 100_000
 
 OUTCOMES = ("user", "adversary", "confidence", "posterior_true")
-"""Columns of the outcome table that a record is made of, beside those that are counted."""
+"""Columns of the outcome table that a record needs, beside those that are counted."""
 
 
 @checked
@@ -252,26 +252,26 @@ def compare(
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
     scenario = as_asked(scenario, observations=observations, threshold=threshold)
-    # every choice is made before the first is played: a parameter that is missing is known at once
-    choices = list(candidates(scenario, mechanisms, epsilons))
+    # build all mechanisms before the first game: a missing parameter is reported at once
+    choices = list(compared_mechanisms(scenario, mechanisms, epsilons))
     results: list[Leak] = []
-    spent: dict[str, list[CumulativeEpsilon]] = {}
-    done_by_devices: dict[str, None] = {}
-    beside = nearest_folder(target.parent) if target else Path(gettempdir())
+    epsilons_by_name: dict[str, list[CumulativeEpsilon]] = {}
+    device_texts: dict[str, None] = {}
+    scratch_parent = nearest_folder(target.parent) if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice.scenario, seed, engine.map, choice.mechanism)
-        # the game without a mechanism is the same for all of them
+        # the non-private game is the same for all mechanisms
         game = replace(game, non_private=game.non_private and position == 0)
         count = _count(game, users, scenario)
         with located(file=scenario.file):
-            long = check_size(game, count, beside, engine.threads * engine.workers, len(choices) - position)
+            long = check_size(game, count, scratch_parent, engine.threads * engine.workers, len(choices) - position)
         if position == 0:
             if long:
                 warnings.warn(long, stacklevel=2)
             progress.begin(count * len(choices))
-        spent.setdefault(choice.name, []).append(epsilon_of(game))
-        done_by_devices |= dict.fromkeys(devices_in_words(game))
-        results += _play(game, choice.name, count, seed, estimate_from, engine, beside, progress.tick)
+        epsilons_by_name.setdefault(choice.name, []).append(epsilon_of(game))
+        device_texts |= dict.fromkeys(devices_in_words(game))
+        results += _play(game, choice.name, count, seed, estimate_from, engine, scratch_parent, progress.tick)
     done = Comparison(
         scenario=scenario,
         seed=seed,
@@ -281,8 +281,8 @@ def compare(
         mechanisms=tuple(dict.fromkeys(map(place_of, mechanisms))),
         results=Records(mark_pareto_optimal([record for record in results if isinstance(record, Configuration)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
-        epsilons=tuple(dict.fromkeys(epsilon for of_one in spent.values() for epsilon in of_one)),
-        devices=(*of_each_in_words(spent, game.policy), users_in_words(game), *done_by_devices),
+        epsilons=tuple(dict.fromkeys(epsilon for of_one in epsilons_by_name.values() for epsilon in of_one)),
+        devices=(*of_each_in_words(epsilons_by_name, game.policy), users_in_words(game), *device_texts),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
@@ -298,26 +298,26 @@ def _play(
     seed: int,
     estimate_from: int,
     engine: Engine,
-    beside: Path,
+    scratch_parent: Path,
     tick: Tick,
 ) -> Iterator[Leak]:
-    """The records of one choice: one for each adversary; the non-private one has seen no mechanism."""
+    """Yield the record of each adversary for one mechanism and epsilon; the non-private one depends on neither."""
     epsilon = float(game.mechanism.epsilon)
-    served = _served(game, estimate_from, seed, engine)
-    for name, outcomes in _outcomes(game, users, seed, engine, beside, tick):
+    utility = _utility(game, estimate_from, seed, engine)
+    for name, outcomes in _outcomes(game, users, seed, engine, scratch_parent, tick):
         leak = attacked(outcomes, game, seed)
         if name == NON_PRIVATE:
             yield leak
             continue
         bound = composition_bound(game)
-        yield Configuration(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **served)
+        yield Configuration(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **utility)
 
 
 def _outcomes(
-    game: Game, users: int, seed: int, engine: Engine, beside: Path, tick: Tick
+    game: Game, users: int, seed: int, engine: Engine, scratch_parent: Path, tick: Tick
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Each adversary and its outcomes after all reports; only these are held."""
-    with scratch_folder(beside) as folder:
+    """Yield each adversary and its outcomes after all reports; only these are held."""
+    with scratch_folder(scratch_parent) as folder:
         playing = BlockRun(game=game, seed=seed, folder=folder.absolute())
         todo = all_blocks(users, block_size(game, users, engine))
         parts = sorted(playing.folder / part.name for part in play_blocks_to_files(playing, todo, engine, tick))
@@ -327,35 +327,35 @@ def _outcomes(
             yield name, pl.concat(outcomes.parts((name, game.horizon), columns))
 
 
-class Candidate(NamedTuple):
-    """A mechanism that is compared: what it is called, the scenario with it, and itself."""
+class ComparedMechanism(NamedTuple):
+    """A mechanism at one epsilon: its name, the scenario with it, and itself."""
 
     name: str
     scenario: Scenario
     mechanism: Mechanism
 
 
-def candidates(
+def compared_mechanisms(
     scenario: Scenario, mechanisms: Sequence[str | Callable[..., Any]], epsilons: Sequence[float]
-) -> Iterator[Candidate]:
-    """Each mechanism at each epsilon; of one's own there is no word in the scenario."""
+) -> Iterator[ComparedMechanism]:
+    """Yield each mechanism at each epsilon; the scenario has no name for a custom one."""
     if not mechanisms:
         raise InputError("must name at least one mechanism", place="mechanism")
     for kind in dict.fromkeys(mechanisms):
         if isinstance(kind, str) and not is_own(kind):
             for choice in variants(scenario, [kind], epsilons):
-                yield Candidate(kind, choice, build_mechanism(choice, choice.universe()))
+                yield ComparedMechanism(kind, choice, build_mechanism(choice, choice.universe()))
             continue
         maker = own_class(kind)
         asked: Sequence[float | None] = list(dict.fromkeys(epsilons)) if takes_epsilon(maker) else [None]
         if not asked:
             raise InputError("must have at least one value", place="epsilon")
         for epsilon in asked:
-            yield Candidate(maker.__name__, scenario, make_own(maker, scenario.universe(), epsilon))
+            yield ComparedMechanism(maker.__name__, scenario, make_own(maker, scenario.universe(), epsilon))
 
 
 def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[float]) -> Iterator[Scenario]:
-    """The scenario with each mechanism at each epsilon."""
+    """Yield the scenario with each mechanism at each epsilon."""
     for kind in dict.fromkeys(mechanisms):
         noisy = "epsilon" in parameters_of(kind)
         if noisy and not epsilons:
@@ -365,13 +365,13 @@ def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[f
 
 
 def _count(game: Game, users: int | None, scenario: Scenario) -> int:
-    """How many users play: without a word the scenario's, up to a thousand."""
+    """Return how many users play: by default the scenario's, up to a thousand."""
     asked = scenario.users.count if scenario.users else None
     return users_to_play(game, users) or min(asked or DEFAULT_USERS, DEFAULT_USERS)
 
 
-def _served(game: Game, estimate_from: int, seed: int, engine: Engine) -> dict[str, Any]:
-    """Errors of the frequency estimate; every choice estimates the same popularity."""
+def _utility(game: Game, estimate_from: int, seed: int, engine: Engine) -> dict[str, Any]:
+    """Return the errors of the frequency estimate; every mechanism estimates the same popularity."""
     found = measure_utility(
         game.mechanism, true_frequencies(game), estimate_from, curator_key(seed, 1 << 32), engine.map
     )
@@ -380,14 +380,14 @@ def _served(game: Game, estimate_from: int, seed: int, engine: Engine) -> dict[s
 
 
 def true_frequencies(game: Game) -> Floats:
-    """The popularity to be estimated: of recorded users, what they picked."""
+    """Return the popularity to be estimated: of recorded users, the frequencies of their objects."""
     if game.recorded is None:
         return game.popularity
     return np.bincount(game.recorded.traces.ravel(), minlength=game.universe.size).astype(np.float64)
 
 
 def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
-    """How far an adversary got: attack, exposure and leakage, each with its interval."""
+    """Summarize the outcomes of one adversary: precision, exposure and leakage, each with its interval."""
     rows = rows.sort("user")
     name, n = str(rows["adversary"][0]), game.horizon
     adversary = next((a for a in game.adversaries if a.name == name), None)
@@ -400,6 +400,6 @@ def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
 
 
 def _prior(adversary: Adversary | None, game: Game) -> dict[str, float]:
-    """The prior of each hypothesis; without an adversary, that of the non-private one."""
+    """Return the prior of each hypothesis; without an adversary, that of the non-private one."""
     looking = adversary or game.reference
     return dict(zip(looking.hypotheses, looking.prior.tolist(), strict=True))

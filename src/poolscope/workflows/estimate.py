@@ -1,4 +1,4 @@
-"""The curator's popularity from a file of reports."""
+"""Estimate the popularity of objects from a file of reports."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from poolscope.scenario.scenario import Scenario
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Estimated:
-    """What `estimate` found.
+    """The result of `estimate`.
 
     Parameters
     ----------
     reports, objects : how many there are in the file, and in the universe.
-    n_detected : how many objects are found more often than twice their standard error; None where there are no errors.
+    n_detected : objects whose count exceeds twice its standard error; None where there are no standard errors.
     method : the one that was used.
-    table : the estimate object by object, as it is written.
+    table : the estimate for each object, as written.
 
     Examples
     --------
@@ -63,17 +63,17 @@ def estimate(
     engine: Local | None = None,
     progress: Progress = SILENT,
 ) -> Estimated:
-    """How often each object was reported, from the reports of a file of any size.
+    """Estimate how often each object was reported, from a file of reports of any size.
 
     Parameters
     ----------
-    out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (none for a neutral object), ``count`` and
-        ``standard_error`` of the reports made from it (none with "ridge"), ``popularity`` (the counts projected to the
+    out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (null for a neutral object), ``count`` and
+        ``standard_error`` of the reports made from it (null with "ridge"), ``popularity`` (the counts projected to the
         simplex) and ``frequency`` (the counts as shares, which may be negative).
-    method : "linear", "regression", "ridge" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
-    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
-    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
-    progress : told reports as they are read.
+    method : "linear", "regression", "ridge" or "ibu"; by default chosen for the mechanism (`poolscope.frequencies`).
+    overwrite : whether an existing ``out`` may be replaced; an input file never is.
+    raw : whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
+    progress : receives reports as they are read.
 
     Examples
     --------
@@ -115,14 +115,14 @@ def estimate(
 
 
 def popularity_table(universe: Universe, found: Frequencies) -> pl.DataFrame:
-    """The estimate object by object, in the universe's order."""
+    """Return the estimate for each object, in the universe's order."""
     pools = pl.Series([*universe.pool_names, None], dtype=pl.String)
     names = np.arange(universe.size) if universe.objects is None else universe.objects
     errors = [None] * universe.size if found.errors is None else found.errors
     return pl.DataFrame(
         {
             "object": pl.Series(names),
-            # the neutral pool is -1: the last
+            # the neutral pool is -1, the last entry
             "pool": pools.gather(universe.pool_of % (universe.k + 1)),
             "count": found.counts,
             "standard_error": pl.Series(errors, dtype=pl.Float64),

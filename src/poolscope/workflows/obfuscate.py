@@ -1,7 +1,7 @@
-"""From a file of traces to what the devices would send.
+"""Obfuscate a file of traces: write the reports that devices would send.
 
-What a device draws hangs on its user's place among the users, by their first rows, and on the row's place among the
-user's: whoever makes reports knows all users, about 150 bytes each.
+The randomness of a report depends on its user's position among the users, by first rows, and on the row's position
+among the user's. All users are therefore held in memory, about 150 bytes each.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from poolscope.reports.files import MEMORY_BYTES, blocks, numeric_columns, repor
 from poolscope.scenario.build import build_device, build_mechanism, build_sending
 from poolscope.scenario.scenario import Scenario
 
-#: Reports of a part of the file, and those that a thread makes at once: as many as stay in its cache.
-ROWS, PIECE = 1 << 19, 1 << 15
+#: Rows of a block of the file, and of a piece that a thread processes within its cache.
+BLOCK_ROWS, PIECE_ROWS = 1 << 19, 1 << 15
 
-#: Bytes that a report takes while it is made, as a multiple of what it takes afterwards; as text it takes more.
-MAKING = {False: 4, True: 32}
+#: Bytes of a report in the making, as a multiple of its size; more as text (True).
+BYTES_FACTOR = {False: 4, True: 32}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Obfuscated:
-    """What `obfuscate` wrote: how many reports, of how many users; some of them may have sent none.
+    """The result of `obfuscate`: the number of reports, and of users, some of whom may have sent none.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Obfuscated:
     reports: int
 
 
-class _Part(NamedTuple):
+class _TraceBlock(NamedTuple):
     number: int
     names: pl.Series
     users: NDArray[np.int64]
@@ -73,19 +73,19 @@ def obfuscate(
     engine: Local | None = None,
     progress: Progress = SILENT,
 ) -> Obfuscated:
-    """One report for each row of a file of traces that is reported, in its order.
+    """Write one report for each reported row of a file of traces, in its order.
 
-    What a report draws depends on the seed, on its user's place among the users (by first row) and on its place among
-    the user's rows, exactly as in the game; so does whether a row is reported, where devices sample. With a window the
-    users of the reports are their pseudonyms, ``ann#1``, ``ann#2``.
+    The randomness of a report depends on the seed, on its user's position among the users (by first row) and on its
+    position among the user's rows, exactly as in the game; so does whether a row is reported, where devices sample.
+    Where pseudonyms rotate, the users of the reports are pseudonyms, ``ann#1``, ``ann#2``.
 
     Parameters
     ----------
     traces_path : a table ``user``, ``object``, Parquet or CSV, of any size.
     out : the reports, Parquet or CSV by its ending.
-    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
-    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
-    progress : told reports as they are made.
+    overwrite : whether an existing ``out`` may be replaced; an input file never is.
+    raw : whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
+    progress : receives reports as they are made.
 
     Examples
     --------
@@ -102,44 +102,45 @@ def obfuscate(
     columns = mechanism.report_columns
     device, policy = build_device(scenario, mechanism), build_sending(scenario)
     engine, source = engine or Local(), open_table(path)
-    arrivals = Arrivals(source.check_names)
-    if rows_said := source.height():
-        what = f"reports of {rows_said:,} rows"
+    user_numbers = UserNumbers(source.check_names)
+    if height := source.height():
+        what = f"reports of {height:,} rows"
         with located(file=path):
-            check_disk(what, rows_said * row_bytes(columns), target.parent, "take fewer rows, or another disk")
+            check_disk(what, height * row_bytes(columns), target.parent, "use fewer rows, or another disk")
     numeric = numeric_columns(columns)
     with writing(target, compression="uncompressed", raw=raw, numeric=numeric) as written:
 
-        def part(some: _Part) -> int:
+        def part(some: _TraceBlock) -> int:
             frames = []
-            for start in range(0, max(1, len(some.users)), PIECE):
-                chunk = slice(start, start + PIECE)
+            for start in range(0, max(1, len(some.users)), PIECE_ROWS):
+                chunk = slice(start, start + PIECE_ROWS)
                 made = device.sent(some.objects[chunk], user_keys(seed, some.users[chunk]), some.event_index[chunk])
                 frames.append(report_frame(some.names[chunk], made, columns, universe, text=written.text))
             written.write(some.number, pl.concat(frames))
             return len(some.users)
 
-        rows = rows_within(MEMORY_BYTES / engine.threads, MAKING[written.text] * row_bytes(columns))
+        rows = rows_within(MEMORY_BYTES / engine.threads, BYTES_FACTOR[written.text] * row_bytes(columns))
         reports = 0
-        events = _parts(source, universe, arrivals, min(rows, ROWS))
-        for count in engine.map(part, _sent(events, policy, seed)):
+        events = _events(source, universe, user_numbers, min(rows, BLOCK_ROWS))
+        for count in engine.map(part, _reported(events, policy, seed)):
             reports += count
             progress.tick(count)
-    return Obfuscated(users=len(arrivals), reports=reports)
+    return Obfuscated(users=len(user_numbers), reports=reports)
 
 
-def _parts(source: Source, universe: Universe, arrivals: Arrivals, rows: int) -> Iterator[_Part]:
-    event_index = Places()
+def _events(source: Source, universe: Universe, user_numbers: UserNumbers, rows: int) -> Iterator[_TraceBlock]:
+    """Read the traces in blocks, with the number of each user and event."""
+    event_index = EventCounter()
     columns = {"object": ReportColumn("object", universe.size)}
-    # not reused: a thread works on a part while the next is read
+    # no buffer is reused: a thread works on a block while the next is read
     for number, (names, block) in enumerate(blocks(source, columns, universe, rows=rows, reuse=False)):
-        users = arrivals.number(names)
-        yield _Part(number, names, users, event_index.of(users), block["object"])
+        users = user_numbers.number(names)
+        yield _TraceBlock(number, names, users, event_index.of(users), block["object"])
 
 
-def _sent(parts: Iterator[_Part], policy: ReportingPolicy, seed: int) -> Iterator[_Part]:
-    """What is sent of each part: the rows that are reported, up to the cap, under the pseudonym of each."""
-    numbers = Places()
+def _reported(parts: Iterator[_TraceBlock], policy: ReportingPolicy, seed: int) -> Iterator[_TraceBlock]:
+    """Yield what is sent of each block: the reported rows, up to the cap, under the current pseudonym."""
+    numbers = EventCounter()
     for part in parts:
         if policy.sampling_rate < 1:
             part = _rows(part, policy.reported(user_keys(seed, part.users), part.event_index))
@@ -153,17 +154,18 @@ def _sent(parts: Iterator[_Part], policy: ReportingPolicy, seed: int) -> Iterato
         yield part if policy.cap is None else _rows(part, number < policy.cap)
 
 
-def _rows(part: _Part, which: NDArray[np.bool_]) -> _Part:
+def _rows(part: _TraceBlock, which: NDArray[np.bool_]) -> _TraceBlock:
+    """Select rows of a block."""
     names = part.names.filter(pl.Series(which))
-    return _Part(part.number, names, part.users[which], part.event_index[which], part.objects[which])
+    return _TraceBlock(part.number, names, part.users[which], part.event_index[which], part.objects[which])
 
 
-class Arrivals:
-    """Numbers users as they first appear, batch after batch; a dictionary, about 140 bytes a user.
+class UserNumbers:
+    """Numbers users by first appearance, batch after batch; a dictionary of about 140 bytes a user.
 
     Parameters
     ----------
-    check : called with the bytes of all names so far; refuses what is too much.
+    check : called with the bytes of all names so far; refuses too many.
     """
 
     def __init__(self, check: Callable[[int], None] = lambda _: None) -> None:
@@ -174,8 +176,8 @@ class Arrivals:
         return len(self._numbers)
 
     def number(self, users: pl.Series) -> Integers:
-        """The number of each row's user; new users get the next ones."""
-        # Rows of a user often stand together, and a run costs what a row does.
+        """Return the number of each row's user; new users get the next ones."""
+        # rows of a user are often adjacent, and a run costs as much as a row
         runs = users.rle().struct.unnest()
         different = runs["value"].unique(maintain_order=True)
         known = len(self._numbers)
@@ -187,14 +189,14 @@ class Arrivals:
         return np.repeat(of_run.to_numpy(), runs["len"].to_numpy())
 
 
-class Places:
-    """Counts each user's rows, batch after batch; 8 bytes a user, 16 while there is room for more."""
+class EventCounter:
+    """Counts each user's rows, batch after batch; 8 bytes a user, 16 while there is spare capacity."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(0, dtype=np.int64)
 
     def of(self, users: Integers) -> Integers:
-        """How many rows of its user are before each row."""
+        """Return how many earlier rows of its user each row has."""
         order = np.argsort(users, kind="stable")
         ordered = users[order]
         starts = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -207,7 +209,7 @@ class Places:
         return out
 
     def _before(self, users: Integers, more: Integers) -> Integers:
-        """The rows of these users so far, to which there are now some more."""
+        """Return the earlier rows of these users, and add `more` of them."""
         missing = int(users.max()) + 1 - len(self._counts)
         if missing > 0:
             self._counts = np.concatenate([self._counts, np.zeros(max(missing, len(self._counts)), dtype=np.int64)])

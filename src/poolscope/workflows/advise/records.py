@@ -19,9 +19,8 @@ from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.reading import ENDS, record_from
 from poolscope.scenario.scenario import Scenario, as_kept, load_scenario
-from poolscope.workflows.advise.accuracy import Errors
 from poolscope.workflows.advise.question import Question
-from poolscope.workflows.advise.search import Trial
+from poolscope.workflows.advise.search import Errors, Trial
 from poolscope.workflows.audit.run_folder import input_files
 
 FILE, RECOMMENDED = "advice.json", "recommended.toml"

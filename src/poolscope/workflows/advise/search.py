@@ -1,8 +1,8 @@
-"""The largest epsilon that exposes no more users than asked for, by trials with the same users.
+"""Search for epsilon: the largest that meets the exposure target, and the smallest that meets the error target.
 
-The search knows nothing of games: it is given a function that plays a trial at an epsilon.
-
-Three-valued verdicts on a share against a target, and the share to aim at so that held-out users can confirm it.
+Exposure is estimated by trials with the same users at every epsilon; the search is given a function that runs a trial,
+and knows nothing of games. The error has a closed form. Verdicts on a share against a target have three values, as its
+confidence interval may contain the target. The share to aim at is chosen so that held-out users can confirm it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from poolscope.core.arrays import Floats
+from poolscope.mechanisms.protocols import Mechanism
 from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson
+from poolscope.reports.frequencies import closed_estimator
+from poolscope.reports.utility import expected_of
 
-#: Epsilons this close, as a ratio, need no trial between them; and the first step from where the search begins, which
-#: grows by the same power.
-CLOSE, STEP = 1.08, 1.5
+#: Ratio of epsilons that need no trial between them; and the first step of the search, which grows by the same power.
+CLOSE_RATIO, STEP = 1.08, 1.5
 
 #: Trials of a mechanism at most.
 MAX_TRIALS = 12
 
-#: Parts of a bracket, at either end, in which no trial is played.
+#: Part of a bracket, at either end, in which no trial is made.
 EDGE = 0.2
 
-#: Standard deviation, in log epsilon, of the weights of trials by their distance from the border.
-NEAR = 0.2
+#: Standard deviation, in log epsilon, of the weights of trials by their distance from the crossing.
+FIT_WIDTH = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +38,11 @@ class Trial:
 
     Parameters
     ----------
-    epsilon : the choice; users : who played.
-    exposed : share of users exposed by the asked number of events.
-    cap : the largest number of events that exposes no more users than asked for, up to the horizon of the play.
-    error : RMSE of a frequency in closed form; None where there is no closed form.
-    design_effect : how many times fewer independent users would say as much, as users share estimates.
+    epsilon : of a report; users : how many played.
+    exposed : share of users exposed by the horizon.
+    cap : the largest number of events that meets the exposure target, up to the horizon of the trial.
+    error : analytical RMSE of a frequency; None where there is no closed form.
+    design_effect : of users who share an estimate of the popularity (as of cluster samples).
     """
 
     epsilon: float
@@ -57,8 +60,8 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """The border that a search found.
+class SearchResult:
+    """The largest epsilon that meets the exposure target, and the trials behind it.
 
     Parameters
     ----------
@@ -75,47 +78,49 @@ class Found:
 
 
 def largest_epsilon(
-    trial: Callable[[float], Trial], target: float, start: float, low: float, high: float, close: float = CLOSE
-) -> Found:
-    """Step from `start` until the target lies between two trials, then close in on it, to that ratio.
+    trial: Callable[[float], Trial], target: float, start: float, low: float, high: float, close: float = CLOSE_RATIO
+) -> SearchResult:
+    """Step from `start` until two trials bracket the target, then close in on it, to the ratio `close`.
 
-    Exposure is taken to grow with epsilon; where it does not, some border is found, and `monotone` says so.
+    Exposure is assumed to increase with epsilon; where it does not, some crossing is found, and `monotone` is false.
     """
     known: dict[float, Trial] = {}
 
-    def tried(epsilon: float) -> Trial:
+    def run(epsilon: float) -> Trial:
         epsilon = min(max(epsilon, low), high)
         if epsilon not in known:
             known[epsilon] = trial(epsilon)
         return known[epsilon]
 
-    one, step = tried(start), STEP
+    one, step = run(start), STEP
     if one.exposed.value <= target:
         met, missed = one, None
         while missed is None and met.epsilon < high:
-            other, step = tried(met.epsilon * step), step**STEP
+            other, step = run(met.epsilon * step), step**STEP
             met, missed = (other, None) if other.exposed.value <= target else (met, other)
     else:
         met, missed = None, one
         while met is None and missed.epsilon > low:
-            other, step = tried(missed.epsilon / step), step**STEP
+            other, step = run(missed.epsilon / step), step**STEP
             met, missed = (other, missed) if other.exposed.value <= target else (None, other)
     while met and missed and missed.epsilon > close * met.epsilon and len(known) < MAX_TRIALS:
-        other = tried(between([met, missed], target, met.epsilon, missed.epsilon))
+        other = run(between([met, missed], target, met.epsilon, missed.epsilon))
         met, missed = (other, missed) if other.exposed.value <= target else (met, other)
-    return found_in(list(known.values()), target, low, high)
+    return result_of(list(known.values()), target, low, high)
 
 
-def found_in(trials: Sequence[Trial], target: float, low: float, high: float) -> Found:
-    """Read the border off the trials of a mechanism."""
+def result_of(trials: Sequence[Trial], target: float, low: float, high: float) -> SearchResult:
+    """Return the search result of the trials of a mechanism."""
     ordered = tuple(sorted(trials, key=lambda trial: trial.epsilon))
-    return Found(trials=ordered, epsilon_max=_border(ordered, target, low, high), monotone=_monotone(ordered))
+    return SearchResult(
+        trials=ordered, epsilon_max=_epsilon_max(ordered, target, low, high), monotone=_monotone(ordered)
+    )
 
 
 def bracket(trials: Sequence[Trial], share: float, low: float, high: float, tail: float = TAIL) -> tuple[float, float]:
     """Find the largest epsilon that exposes significantly less than a share, and the next that exposes more.
 
-    An end of the range stands for one that no trial shows. `tail` is how often each end of an interval may be wrong.
+    An end of the range stands for one that no trial shows. `tail` is the error of each end of an interval.
     """
     sides = [(trial.epsilon, trial.side(share, tail)) for trial in trials]
     below = max((epsilon for epsilon, side in sides if side < 0), default=low)
@@ -129,25 +134,27 @@ def between(trials: Sequence[Trial], share: float, below: float, above: float, e
 
 
 def crossing(trials: Sequence[Trial], share: float, below: float, above: float) -> float:
-    """Fit where the share is crossed, with log odds linear in log epsilon, and keep it within the bracket.
+    """Fit where the share is crossed, with log odds linear in log epsilon, and clip it to the bracket.
 
-    Trials weigh by their information on the log odds, and less the further they are from the middle of the bracket.
+    Trials are weighted by their information on the log odds, and less with their distance from the middle.
     """
     middle = math.log(below * above) / 2
     x = np.log([trial.epsilon for trial in trials]) - middle
     odds = np.array([_log_odds(trial.exposed.value, trial.users) for trial in trials])
     part = 1 / (1 + np.exp(-odds))
-    weights = np.array([trial.users for trial in trials]) * part * (1 - part) * np.exp(-((x / NEAR) ** 2) / 2) + 1e-9
+    weights = (
+        np.array([trial.users for trial in trials]) * part * (1 - part) * np.exp(-((x / FIT_WIDTH) ** 2) / 2) + 1e-9
+    )
     x_mean, odds_mean = np.average(x, weights=weights), np.average(odds, weights=weights)
     spread = np.average((x - x_mean) ** 2, weights=weights)
-    likelihood_scale = np.average((x - x_mean) * (odds - odds_mean), weights=weights) / spread if spread > 0 else 0.0
-    if likelihood_scale <= 0:
+    slope = np.average((x - x_mean) * (odds - odds_mean), weights=weights) / spread if spread > 0 else 0.0
+    if slope <= 0:
         return math.exp(middle)
-    found = x_mean + (math.log(share / (1 - share)) - odds_mean) / likelihood_scale
+    found = x_mean + (math.log(share / (1 - share)) - odds_mean) / slope
     return float(np.clip(math.exp(middle + np.clip(found, -9, 9)), below, above))
 
 
-def _border(trials: tuple[Trial, ...], target: float, low: float, high: float) -> Estimate | None:
+def _epsilon_max(trials: tuple[Trial, ...], target: float, low: float, high: float) -> Estimate | None:
     """Estimate the largest epsilon that meets the target, with the ends of its bracket."""
     met = [trial for trial in trials if trial.exposed.value <= target]
     if not met:
@@ -162,6 +169,7 @@ def _border(trials: tuple[Trial, ...], target: float, low: float, high: float) -
 
 
 def _monotone(trials: tuple[Trial, ...]) -> bool:
+    """Return whether no smaller epsilon exposes significantly more users than a larger one."""
     most = 0.0
     for trial in trials:
         if trial.exposed.high < most:
@@ -171,7 +179,7 @@ def _monotone(trials: tuple[Trial, ...]) -> bool:
 
 
 def _log_odds(share: float, users: int) -> float:
-    """Of a share of users, open at 0 and 1."""
+    """Return the log odds of a share of users, finite at 0 and 1."""
     inside = (share * users + 0.5) / (users + 1)
     return math.log(inside / (1 - inside))
 
@@ -179,13 +187,13 @@ def _log_odds(share: float, users: int) -> float:
 #: Whether a target is met: the interval lies below it, above it, or contains it.
 YES, NO, UNDECIDED = "yes", "no", "undecided"
 
-#: A recommendation that exposes a smaller part of the target than this could be larger, and the advice says why not.
+#: A recommendation that exposes a smaller part of the target than this has slack, which the advice explains.
 MIN_PART = 0.7
 
-#: The least part of the target to aim at, however few users there are, and to be satisfied with.
+#: The smallest part of the target to aim at, however few users there are, and to accept.
 MIN_AIM = 0.75
 
-#: Exposed users at the target from which on retrying can decide a verdict.
+#: Expected exposed users at the target from which another attempt can decide a verdict.
 MIN_EXPOSED = 40
 
 
@@ -223,3 +231,102 @@ def aim_of(target: float, searched: float, held_out: float) -> float:
     """
     error = math.sqrt(target * (1 - target) * (1 / searched + 1 / held_out))
     return max(confirmable(target, held_out) - error, MIN_AIM * target)
+
+
+#: Ratio of neighboring epsilons of the grid, and bisections after it: to 2e-4 of epsilon.
+GRID_STEP, HALVINGS = 1.15, 10
+
+#: Significant digits of an epsilon: the first of these with which the error still meets the target.
+DIGITS = (3, 4, 5, 6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Root mean squared and mean absolute error of a frequency, over objects."""
+
+    rmse: float
+    mae: float
+
+
+def analytical_errors(mechanism: Mechanism, popularity: Floats, reports: float) -> Errors | None:
+    """Return the analytical errors for a number of reports; None where a mechanism has no closed form."""
+    learning = closed_estimator(mechanism)
+    if learning is None:
+        return None
+    frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
+    squared, absolute = expected_of(learning, mechanism, frequency, max(1, round(reports)))
+    if squared is None or absolute is None:
+        return None
+    return Errors(rmse=math.sqrt(float(squared.mean())), mae=float(absolute.mean()))
+
+
+def rmse_min(popularity: Floats, reports: float) -> float:
+    """Return the error without any mechanism: that of as many draws from the popularity."""
+    frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
+    return math.sqrt(float(np.mean(frequency * (1 - frequency))) / reports)
+
+
+def min_epsilon_for_error(error: Callable[[float], float], target: float, low: float, high: float) -> float | None:
+    """Find the smallest epsilon in the range whose error meets the target, to three digits; None if none does.
+
+    The error need not decrease everywhere, as with integer parameters; then this is the first such epsilon. It has more
+    digits where rounding up would miss the target.
+    """
+    grid = _grid(low, high)
+    met = next((i for i, epsilon in enumerate(grid) if error(epsilon) <= target), None)
+    if met is None or met == 0:
+        return None if met is None else low
+    epsilon = _bisected(lambda epsilon: error(epsilon) <= target, grid[met], grid[met - 1])
+    rounded = (rounded_up(epsilon, digits) for digits in DIGITS)
+    return next((one for one in rounded if one <= high and error(one) <= target), epsilon)
+
+
+def max_epsilon_for_error(error: Callable[[float], float], target: float, start: float, high: float) -> float:
+    """Find the largest epsilon up to which the error meets the target without a gap, from a start that meets it."""
+    if start >= high:
+        return start
+    grid = _grid(start, high)
+    missed = next((i for i, epsilon in enumerate(grid) if i and error(epsilon) > target), None)
+    if missed is None:
+        return high
+    epsilon = _bisected(lambda epsilon: error(epsilon) <= target, grid[missed - 1], grid[missed])
+    return max(start, rounded_down(epsilon))
+
+
+def min_in_range(error: Callable[[float], float], low: float, high: float) -> float:
+    """Find the smallest error on a grid over the range of epsilon."""
+    return min(error(epsilon) for epsilon in _grid(low, high))
+
+
+def _grid(low: float, high: float) -> list[float]:
+    """Space epsilons from one to the other, both included, by a ratio of at most `GRID_STEP`."""
+    count = max(2, 1 + math.ceil(math.log(high / low) / math.log(GRID_STEP)))
+    return [low, *np.geomspace(low, high, count)[1:-1].tolist(), high]
+
+
+def _bisected(holds: Callable[[float], bool], met: float, missed: float) -> float:
+    """Bisect between a value for which `holds` is true and one for which it is not; return one for which it is."""
+    for _ in range(HALVINGS):
+        middle = math.sqrt(met * missed)
+        met, missed = (middle, missed) if holds(middle) else (met, middle)
+    return met
+
+
+def devices_needed(error: Callable[[float], float], target: float, devices: float) -> float:
+    """Return how many devices meet the target error, from a number that does not."""
+    high = devices
+    while error(high) > target and high < 1e15:
+        high *= 2
+    return _bisected(lambda count: error(count) <= target, high, max(devices, high / 2)) if high > devices else high
+
+
+def rounded_up(epsilon: float, digits: int = 3) -> float:
+    """Round up to significant digits: an error that falls with epsilon stays met."""
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) + 1 - digits)
+    return float(f"{math.ceil(epsilon / unit - 1e-9) * unit:.12g}")
+
+
+def rounded_down(epsilon: float, digits: int = 3) -> float:
+    """Round down to significant digits: exposure that grows with epsilon stays met."""
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) + 1 - digits)
+    return float(f"{math.floor(epsilon / unit + 1e-9) * unit:.12g}")

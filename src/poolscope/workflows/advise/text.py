@@ -1,4 +1,4 @@
-"""An advice in words: the question, the recommendation, what would have to give, what is taken for granted."""
+"""Write an advice as text: question, recommendation, reason, relaxations, notes, assumptions."""
 
 from __future__ import annotations
 
@@ -12,94 +12,104 @@ from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.metrics.text import users_in_words
 from poolscope.scenario.build import build_sending
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.advise.plays import Effort
-from poolscope.workflows.advise.question import EXPOSED as DECISIVE
-from poolscope.workflows.advise.question import KEEPING, Question
-from poolscope.workflows.advise.records import Finding, Recommendation
+from poolscope.workflows.advise.question import EXPOSED_USERS, MEMOIZED_USERS, Question
+from poolscope.workflows.advise.records import Alternative, Finding, Recommendation
 from poolscope.workflows.advise.search import MIN_PART, NO, UNDECIDED, YES, decidable
+from poolscope.workflows.advise.simulation import Budget
 
-#: Pools that a sentence names at most.
+#: Pools that a note names at most.
 MAX_POOLS = 5
+
+#: Replaces the list of alternatives where the recommended mechanism is the best in every criterion.
+NO_BETTER = "No other feasible mechanism has a lower ε, exposes fewer users or has a smaller error."
+
+#: What each limiting constraint means.
+LIMITS = {
+    "error": "the error target: a smaller ε misses it",
+    "exposure": "the exposure target: a larger ε misses it",
+    "error and exposure": "both targets: every ε that meets the error target exposes too many users",
+    "range": "the range of ε that was searched",
+}
 
 
 def asked(question: Question, scenario: Scenario) -> str:
-    """The question, as a person asks it."""
-    words = (
-        f"Which mechanism, epsilon and cap expose at most {share(question.max_exposed)} of the users by "
-        f"{question.horizon:,} {events(scenario)}{_time(question, scenario)}, with a confidence of "
+    """Return the question."""
+    text = (
+        f"Which mechanism, ε and cap expose at most {share(question.max_exposed)} of users by "
+        f"{question.horizon:,} {events(scenario)}{_time(question, scenario)} at a confidence of "
         f"{share(question.threshold)}"
     )
     if question.max_error is not None:
-        words += (
-            f", and estimate a frequency with an error of at most {number(question.max_error)} (RMSE) from one report "
+        text += (
+            f", and estimate frequencies with an RMSE of at most {number(question.max_error)} from one report of "
+            f"each of {question.devices:,} devices"
         )
-        words += f"of each of {question.devices:,} devices"
-    return words + "?"
+    return text + "?"
 
 
 def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -> str:
-    """The recommendation, with numbers and intervals, as fresh users found it."""
-    by, what = min(question.horizon, found.cap), events(scenario)
-    words = (
-        f"{found.mechanism} at epsilon {found.epsilon:g} with a cap of {found.cap:,} {what}: of {found.users:,} "
-        f"held-out users, {_of_users(found.exposed, found.users)} are exposed by {by:,} {what}"
+    """Return the recommendation in four lines: recommended deployment, exposure, utility, limiting constraint."""
+    unit, by, total_epsilon = events(scenario), min(question.horizon, found.cap), found.cumulative_epsilon.total
+    deployment = f"{found.mechanism}, ε = {found.epsilon:g} per report, cap of {found.cap:,} {unit}"
+    if total_epsilon is not None and math.isfinite(total_epsilon):
+        deployment += f", total ε ≤ {total(total_epsilon)}"
+    exposure = (
+        f"{_of_users(found.exposed, found.users)} of users exposed by {by:,} {unit} (target: at most "
+        f"{share(question.max_exposed)}; {found.users:,} held-out users)"
     )
     if found.cap > by:
-        words += f" and {_of_users(found.exposed_at_cap, found.users)} by the cap, for good"
-    words += f", where at most {share(question.max_exposed)} was asked for"
+        exposure += f"; {_of_users(found.exposed_at_cap, found.users)} by the cap"
+    utility = "no target" if question.max_error is None else f"target: at most {number(question.max_error)}"
     if found.errors is not None:
-        words += f"; the error of a frequency from {found.reports:,} reports is {number(found.errors.rmse)} (RMSE)"
-        words += f", where {number(question.max_error)} was asked for" if question.max_error is not None else ""
-    return f"{words}. {BINDING[found.limiting_constraint]} {MEETING[found.meets_targets]}"
+        utility = f"RMSE {number(found.errors.rmse)} from {found.reports:,} reports ({utility})"
+    targets = "both targets" if question.max_error is not None else "the target"
+    first = {
+        YES: f"Recommended: {deployment}.",
+        UNDECIDED: f"Recommended: {deployment}; whether it meets {targets} is undecided, as the 95% CI contains the "
+        "exposure target.",
+        NO: f"No configuration meets {targets}. Closest: {deployment}.",
+    }[found.meets_targets]
+    lines = (
+        first,
+        f"Exposure: {exposure}.",
+        f"Utility: {utility}.",
+        f"Limited by: {LIMITS[found.limiting_constraint]}.",
+    )
+    return "\n".join(lines)
 
 
 def spent_in_words(found: Recommendation, recommended: Scenario) -> str:
-    """What the epsilon of the choice adds up to, with its cap: of kept answers, the longitudinal one."""
+    """Return the cumulative epsilon of the deployment; of memoized responses, the longitudinal one."""
     return f"{found.mechanism}, {in_words([found.cumulative_epsilon], build_sending(recommended))}"
 
 
-MEETING = {
-    YES: "It meets all targets.",
-    NO: "It does not meet all targets.",
-    UNDECIDED: "It is undecided whether it meets all targets: the interval contains what was asked for.",
-}
-
-BINDING = {
-    "error": "The error binds: a smaller epsilon would serve worse than asked for.",
-    "exposure": "Exposure binds: a larger epsilon would expose more users than asked for.",
-    "error and exposure": "Error and exposure contradict each other: what serves exposes too many.",
-    "range": "Nothing but the range of epsilon that was looked at binds.",
-}
-
-
 def relaxations_of(findings: Sequence[Finding], question: Question, scenario: Scenario) -> Iterator[str]:
-    """Where no mechanism fits, by how much each target would have to give, mechanism by mechanism."""
+    """Yield, where no mechanism is feasible, by how much each target would have to be relaxed for each mechanism."""
     if any(finding.feasible != NO for finding in findings):
         return
     for finding in findings:
         at, largest = finding.at_epsilon_min, finding.epsilon_max
         if question.max_error is not None and finding.epsilon_min is None:
-            least = "–" if finding.rmse_min is None else number(finding.rmse_min)
-            yield f"{finding.mechanism}: the error would have to be {least} or more, up to epsilon {question.highest:g}"
+            smallest = "–" if finding.rmse_min is None else number(finding.rmse_min)
+            yield f"{finding.mechanism} is feasible with an RMSE target of {smallest}, up to ε = {question.highest:g}"
             continue
-        parts = []
+        options = []
         if at is not None:
-            parts.append(f"exposed would have to be {with_ends(at.exposed)} instead of {share(question.max_exposed)}")
-            cap = f"{at.cap.value:,.0f} ({at.cap.low:,.0f} to {at.cap.high:,.0f})"
-            parts.append(f"or the cap {cap} instead of {question.horizon:,} {events(scenario)}")
-        if largest is None:
-            parts.append(f"no epsilon from {question.lowest:g} on exposes few enough")
-        elif finding.rmse_at_epsilon_max is not None and question.max_error is not None:
-            parts.append(f"or the error {number(finding.rmse_at_epsilon_max)} instead of {number(question.max_error)}")
+            options.append(f"exposed users of {with_ends(at.exposed)} (target {share(question.max_exposed)})")
+            cap = f"{at.cap.value:,.0f} (95% CI {at.cap.low:,.0f}–{at.cap.high:,.0f})"
+            options.append(f"a cap of {cap} {events(scenario)} (horizon {question.horizon:,})")
+        if largest is not None and finding.rmse_at_epsilon_max is not None and question.max_error is not None:
+            options.append(f"an RMSE of {number(finding.rmse_at_epsilon_max)} (target {number(question.max_error)})")
             if finding.devices_at_epsilon_max is not None and math.isfinite(finding.devices_at_epsilon_max):
-                parts.append(f"or the devices {finding.devices_at_epsilon_max:,.0f} instead of {question.devices:,}")
-        yield f"{finding.mechanism}: " + ", ".join(parts)
+                options.append(f"{finding.devices_at_epsilon_max:,.0f} devices (now {question.devices:,})")
+        text = f"{finding.mechanism} is feasible with one of: {'; '.join(options)}" if options else finding.mechanism
+        yield text + (f"; no ε ≥ {question.lowest:g} meets the exposure target" if largest is None else "")
 
 
 def notes_of(
     findings: Sequence[Finding], found: Recommendation, question: Question, limit: str | None = None
 ) -> Iterator[str]:
-    """What a reader must know besides; `limit` is what keeps the recommended setting from being larger."""
+    """Yield further notes; `limit` is what keeps the recommended cap or epsilon from being larger."""
     if len(found.attempts) > 1:
         first = found.attempts[0]
         seen = (
@@ -108,24 +118,23 @@ def notes_of(
             else "did not confirm the first choice"
         )
         yield (
-            f"Held-out users {seen}: epsilon {first.epsilon:g} with a cap of {first.cap:,} exposed "
-            f"{with_ends(first.exposed)} of them. It was refined {counted(len(found.attempts) - 1, 'time')}; other "
-            "users verified each attempt, but for recorded ones."
+            f"Held-out users {seen}: ε = {first.epsilon:g} with a cap of {first.cap:,} exposed "
+            f"{with_ends(first.exposed)} of them. It was refined {counted(len(found.attempts) - 1, 'time')}; each "
+            "attempt was verified by other users, unless users are recorded."
         )
     if found.attempts[-1].meets_targets == NO:
-        yield "Held-out users contradict the last attempt too: take a smaller cap or epsilon, and ask again."
+        yield "Held-out users contradict the last attempt too: use a smaller cap or ε, and run `advise` again."
     for finding in findings:
         if not finding.monotone:
             yield (
                 f"With {finding.mechanism}, a smaller epsilon exposed significantly more users than a larger one: an "
-                "estimated popularity, and parameters that are whole numbers, depend on epsilon as well. There may be "
-                "other epsilons that fit."
+                "estimated popularity and integer parameters depend on epsilon too. Other epsilons may be feasible."
             )
     if question.max_error is None:
-        yield "Nobody asked for an error, so that nothing bounds epsilon from below: give `max_error` and `devices`."
+        yield "Without an error target nothing bounds ε from below: give `max_error` and `devices`."
     if found.attempts[-1].meets_targets == UNDECIDED:
         yield (
-            f"The interval of the verified share contains the target: {found.users:,} users cannot decide. "
+            f"The 95% CI of the verified share contains the target: {found.users:,} users cannot decide. "
             f"{decisive(question.max_exposed)}"
         )
     yield from slack_of(found, question, limit)
@@ -141,69 +150,64 @@ def pools_above(found: Recommendation, question: Question) -> Iterator[str]:
     named = ", ".join(f"{one.pool} {with_ends(one.exposed)}" for one in above[:MAX_POOLS])
     rest = len(above) - MAX_POOLS
     yield (
-        f"The target is for all users. By the cap, more users of these preferred pools are exposed: {named}"
+        f"The target is for all users. By the cap, larger shares are exposed of users who prefer these pools: {named}"
         + (f", and {counted(rest, 'more pool')}" if rest > 0 else "")
         + "."
     )
 
 
-def share_or_count(found: Estimate, users: int) -> str:
-    """As 4.6 % (4.0 to 5.3 %), or of fewer than 20 users as 3 of 12."""
-    return with_ends(found) if users >= MIN_USERS else f"{round(found.value * users)} of {users}"
-
-
 def slack_of(found: Recommendation, question: Question, limit: str | None) -> Iterator[str]:
-    """Why the recommendation exposes much less than was allowed, where it does."""
+    """Explain why the recommendation exposes much less than the target, where it does."""
     if found.exposed_at_cap.value >= MIN_PART * question.max_exposed:
         return
     what = "epsilon" if question.max_error is None else "cap"
     why = {
-        "horizon": f"no play goes beyond {found.cap:,}, and the error needs no larger epsilon.",
-        "range": f"epsilon is the largest of the range, {question.highest:g}.",
+        "horizon": f"no trial goes beyond {found.cap:,}, and the error target needs no larger ε.",
+        "range": f"ε is the largest of the range, {question.highest:g}.",
         "jump": f"the next larger {what} exposes more than that.",
     }
-    part = f"It exposes {share(found.exposed_at_cap.value)} of the users, of {share(question.max_exposed)} allowed: "
+    part = f"It exposes {share(found.exposed_at_cap.value)} of users, where {share(question.max_exposed)} are allowed: "
     if limit in why:
         yield part + why[limit]
     elif not decidable(question.max_exposed, found.users):
-        unsaid = f"{found.users:,} users cannot say how much larger the {what} may be."
-        yield f"{part}{unsaid} {decisive(question.max_exposed)}"
+        unknown = f"{found.users:,} users cannot determine how much larger the {what} may be."
+        yield f"{part}{unknown} {decisive(question.max_exposed)}"
     else:
-        yield f"{part}the attempts to find a larger {what} were not confirmed."
+        yield f"{part}no attempt to find a larger {what} was confirmed."
 
 
 def decisive(target: float) -> str:
-    """How many users tell a share near the target from the target."""
-    return f"About {DECISIVE / target:,.0f} `users` would."
+    """Say how many users distinguish a share near the target from the target."""
+    return f"About {EXPOSED_USERS / target:,.0f} `users` would."
 
 
-def efforts_in_words(efforts: Mapping[str, Effort], question: Question) -> Iterator[str]:
-    """How many users there was time for, where one takes long, and what so few can tell."""
-    for kind, effort in efforts.items():
-        if effort.seconds is None or effort.users >= KEEPING:
+def budget_notes(budgets: Mapping[str, Budget], question: Question) -> Iterator[str]:
+    """Say how many users the time budget allows, where a user takes long, and what so few can show."""
+    for kind, budget in budgets.items():
+        if budget.seconds is None or budget.users >= MEMOIZED_USERS:
             continue
-        most = share_of(0, effort.users).high
+        bound = share_of(0, budget.users).high
         yield (
-            f"{kind}: at most {effort.users:,} users play a trial, as one takes {effort.seconds:.2g} s of a processor; "
-            f"if none of them is exposed, up to {share(most)} of all may be"
-            + (f", which cannot show that {share(question.max_exposed)} holds" if most > question.max_exposed else "")
-            + f". Epsilon is closed in on in wide steps, and other assumptions are not played. `users` {KEEPING} tells "
-            "more, and takes longer by that."
+            f"{kind}: at most {budget.users:,} users per trial, as each takes {budget.seconds:.2g} s of processor "
+            f"time. If none of them is exposed, up to {share(bound)} of all users may be"
+            + (f", which cannot confirm {share(question.max_exposed)}" if bound > question.max_exposed else "")
+            + ". The search for ε takes wide steps, and the sensitivity analysis is limited to the users' behavior. "
+            f"`users` {MEMOIZED_USERS} shows more, and takes proportionally longer."
         )
 
 
 def assumptions_of(question: Question, scenario: Scenario, game: Game) -> Iterator[str]:
-    """What the answer takes for granted; the game is the one that was verified."""
+    """Yield the assumptions of the answer; the game is the verified one."""
     phrase, users = game.adversaries[0].phrase, users_in_words(game)
     yield f"The adversary is {question.adversary}: {phrase}. It knows the mechanism and the pools."
     yield f"{users[:1].upper()}{users[1:]}" + ("; half of them search, the others verify." if game.recorded else ".")
     yield (
-        "Exposed means that the adversary has been sure at some time, with the asked confidence; it may be wrong, "
-        "about as often as it says."
+        "A user is exposed once the adversary's confidence in some pool has reached the threshold; the guess may be "
+        "wrong, as often as the confidence says."
     )
-    events_are = "what was recorded, in order" if game.recorded else "independent draws"
+    events_are = "the recorded ones, in order" if game.recorded else "independent draws"
     yield f"Events of a user are {events_are}; " + (
-        "a device keeps its answer for each object." if scenario.memoizes else "a report is drawn anew each time."
+        "a device memoizes its response for each object." if scenario.memoizes else "every report is randomized afresh."
     )
     yield (
         "The error is that of one collection: one report of each device"
@@ -211,42 +215,131 @@ def assumptions_of(question: Question, scenario: Scenario, game: Game) -> Iterat
         + ", averaged over all objects."
     )
     if scenario.memoizes:
-        yield "Where devices keep answers the adversary is asked at some events only: exposure is seen at these."
+        yield "Attacks on memoized responses are computed at some events only, and exposure is observed there."
     yield "All reports of a device can be linked" + (
         f" within {scenario.devices.rotate_after:,} reports." if scenario.devices.rotate_after else "."
     )
 
 
+def reason_of(
+    leaders: Sequence[Finding],
+    findings: Sequence[Finding],
+    alternatives: Sequence[Alternative],
+    question: Question,
+    horizon: int,
+) -> str:
+    """Say why the first of the leaders is recommended, and what it costs."""
+    parts = (
+        _why(leaders, findings, question, horizon),
+        price_of(alternatives, question),
+        missed_by(leaders[0], findings),
+    )
+    return " ".join(filter(None, parts))
+
+
+def _why(leaders: Sequence[Finding], findings: Sequence[Finding], question: Question, horizon: int) -> str:
+    """Compare the criterion of the choice; `leaders` are about as good, see `leaders_of`."""
+    best, *tied = leaders
+    name = best.mechanism
+    others = [finding for finding in findings if finding.trials and finding.mechanism != name]
+    if not others:
+        return f"{name} is the only mechanism " + (
+            "that can meet the error target." if len(findings) > 1 else "that was tried."
+        )
+    if question.max_error is None:
+        what, where = "the smallest error", "at the largest ε that meets the exposure target"
+        values = [
+            (f.mechanism, number(f.rmse_at_epsilon_max)) for f in (best, *others) if f.rmse_at_epsilon_max is not None
+        ]
+    else:
+        where = "at the smallest ε that meets the error target"
+        trials = [(f.mechanism, f.at_epsilon_min) for f in (best, *others) if f.at_epsilon_min]
+        if trials[0][1].cap.value < horizon:
+            what, values = "the largest cap", [(kind, f"{trial.cap.value:,.0f}") for kind, trial in trials]
+        else:
+            what, values = "the fewest exposed users", [(kind, share(trial.exposed.value)) for kind, trial in trials]
+    listed = ", ".join(f"{kind} {value}" for kind, value in values)
+    if not tied:
+        return f"{name} has {what} {where} ({listed})."
+    lowest = all(best.epsilon <= finding.epsilon for finding in tied)
+    rule = "it has the lowest ε per report" if lowest else "it was named first, at about the same ε"
+    names = " and ".join(finding.mechanism for finding in tied)
+    return f"{name} has about {what} {where}, tied with {names} ({listed}); of these {rule}."
+
+
+def price_of(alternatives: Sequence[Alternative], question: Question) -> str | None:
+    """Say what the recommended mechanism costs in epsilon, where another needs less."""
+    own, lowest, *_ = alternatives
+    if lowest.mechanism == own.mechanism:
+        return None
+    less = f"{number(lowest.epsilon)} and {total(lowest.total_epsilon)}"
+    return (
+        f"Its ε is not the lowest: {number(own.epsilon)} per report and {total(own.total_epsilon)} in total by "
+        f"{question.horizon:,}, where {lowest.mechanism} needs {less}."
+    )
+
+
+def missed_by(best: Finding, findings: Sequence[Finding]) -> str | None:
+    """Name the infeasible mechanism with the lowest epsilon, where the best one is feasible and needs more.
+
+    It is no alternative for the requested horizon, but may be one for fewer events.
+    """
+    lower = [one for one in findings if one.feasible == NO and one.at_epsilon_min and one.epsilon < best.epsilon]
+    if best.feasible == NO or not lower:
+        return None
+    other = min(lower, key=lambda one: one.epsilon)
+    assert other.at_epsilon_min is not None
+    return (
+        f"{other.mechanism} needs only {number(other.epsilon)} per report, but is infeasible: it meets the exposure "
+        f"target up to a cap of {other.at_epsilon_min.cap.value:,.0f}."
+    )
+
+
+def best_in_all(alternatives: Sequence[Alternative]) -> bool:
+    """Return whether the recommended mechanism is the best feasible one in every criterion."""
+    return len({one.mechanism for one in alternatives}) == 1
+
+
 def events(scenario: Scenario) -> str:
-    """What n counts."""
+    """Return the unit of n."""
     return "events" if scenario.devices.sampling_rate < 1 else "reports"
 
 
 def share(value: float) -> str:
-    """As 4.6 %."""
-    return f"{100 * value:.3g} %"
+    """Format a share, as 4.6%."""
+    return f"{100 * value:.3g}%"
 
 
 def with_ends(found: Estimate) -> str:
-    """As 4.6 % (4.0 to 5.3 %)."""
-    return f"{digits(found.value)} % ({digits(found.low)} to {digits(found.high)} %)"
+    """Format a share with its interval, as 4.6% (95% CI 4.0–5.3%)."""
+    return f"{digits(found.value)}% (95% CI {digits(found.low)}–{digits(found.high)}%)"
+
+
+def share_or_count(found: Estimate, users: int) -> str:
+    """Format a share with its interval, or of fewer than 20 users as 3 of 12."""
+    return with_ends(found) if users >= MIN_USERS else f"{round(found.value * users)} of {users}"
 
 
 def _of_users(found: Estimate, users: int) -> str:
-    """The same, with a count in place of the share of fewer than 20 users."""
-    few = f"{round(found.value * users)} ({digits(found.low)} to {digits(found.high)} % of all)"
+    """Format a share with its interval, of fewer than 20 users with a count in its place."""
+    few = f"{round(found.value * users)} of {users} (95% CI {digits(found.low)}–{digits(found.high)}%)"
     return with_ends(found) if users >= MIN_USERS else few
 
 
 def digits(value: float) -> str:
-    """A share as the number before the percent sign, to two digits: 0.55, 4.6, 97."""
+    """Format a share as the number before the percent sign, to two digits: 0.55, 4.6, 97."""
     percentage = 100 * value
     return f"{percentage:.2g}" if percentage < 99.5 else f"{round(percentage, 1):g}"
 
 
 def number(value: float) -> str:
-    """Three digits."""
+    """Format a number with three digits."""
     return f"{value:.3g}"
+
+
+def total(epsilon: float) -> str:
+    """Format a total epsilon with all digits before the point."""
+    return f"{epsilon:,.0f}" if epsilon >= 100 else number(epsilon)
 
 
 def _time(question: Question, scenario: Scenario) -> str:

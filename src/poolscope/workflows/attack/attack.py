@@ -1,11 +1,11 @@
-"""Attack the reports in a file: a posterior for each user, however large the file, and sentences about it.
+"""Attack the reports in a file: compute a posterior for each user, however large the file.
 
-There are two rounds of tasks, on any engine. The first turns each report into the popularity masses of its support,
-chunk of rows by chunk of rows; where an adversary knows that devices memoize, the report itself goes with them. The
-second brings them together partition of users by partition of users (`shuffle`), computes posteriors (`scoring`), and
-writes the partition's part of the table. Partitions follow each other as their hashes do, and so do the users in them:
-the table does not depend on how many partitions there are. No process knows all users. Where an adversary estimates the
-popularity from the reports themselves, they are counted before.
+There are two rounds of tasks, on any executor. The first reduces each report to the popularity masses of its support,
+chunk by chunk; where an adversary knows that devices memoize, the report itself is stored too. The second gathers one
+partition of users at a time (`shuffle`), computes posteriors (`scoring`), and writes the partition's part of the table.
+Partitions, and the users within, are ordered by the hash of the user's name: the table does not depend on the number of
+partitions. No process holds all users. Where an adversary estimates the popularity from the reports, they are counted
+before.
 """
 
 from __future__ import annotations
@@ -36,40 +36,41 @@ from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.build import as_asked
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack import shuffle
-from poolscope.workflows.attack.linking import Joined, check_rate, join_pseudonyms, names_of, with_devices
-from poolscope.workflows.attack.scoring import Scorer, prepared, warmed
-from poolscope.workflows.attack.shuffle import Chunk, Partition, Reading
+from poolscope.workflows.attack.linking import Joined, check_link_fdr, join_pseudonyms, linking_warning, with_devices
+from poolscope.workflows.attack.scoring import Scorer, prepared, run_tasks
+from poolscope.workflows.attack.shuffle import Chunk, Partition, ReportReader
 from poolscope.workflows.attack.summary import (
-    Counts,
     Evaluation,
     Guessed,
     Tally,
+    UserCounts,
     check_pools,
     count,
-    judged,
+    evaluate,
     read_truth,
-    surest,
+    top_users,
 )
 
-#: Rows of the table that a summary shows, and users whom it may be asked for.
-HEAD, MAX_TOP = 12, 1_000_000
+#: Rows of the preview, and users of the top list at most.
+PREVIEW_ROWS, MAX_TOP = 12, 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inferred:
-    """What `attack` found, summed up.
+    """The result of `attack`.
 
     Parameters
     ----------
     users, reports : how many there are in the file; pools : those of all adversaries.
-    threshold : confidence below which there is no guess, if there is one.
+    threshold : confidence below which there is no guess, if any.
     results : a record for each adversary and observation count.
-    preview : the first rows of the table of posteriors; top : of each adversary the surest ones, after all reports.
-    evaluation : how right each adversary is, where the truth is known.
-    estimated : the adversaries who estimated the popularity, once: what is found holds given that estimate.
-    joined : which pseudonyms are whose, where they were joined; users are then devices.
-    violations : what contradicts the scenario, each in one line: reports that do not fit it, see `Checks`, and
-        adversaries who are not calibrated, where the truth is known. Guesses are then not to be relied on.
+    preview : the first rows of the table of posteriors.
+    top : the users that each adversary is most confident about, after all reports.
+    evaluation : how often each adversary is correct, where the ground truth is given.
+    estimated : the adversaries who estimated the popularity, once: results are conditional on that estimate.
+    joined : which pseudonyms were linked to which device, if they were; users are then devices.
+    violations : what contradicts the scenario, one line each: reports that do not match it, see `Checks`, and
+        adversaries who are not calibrated, by the ground truth. Guesses are then unreliable.
 
     Examples
     --------
@@ -95,12 +96,12 @@ class Inferred:
 
     @property
     def passed(self) -> bool:
-        """The verdict: whether nothing contradicts the scenario."""
+        """Whether nothing contradicts the scenario."""
         return not self.violations
 
 
-#: The part of the memory that a partition of users may take; the rest is for reading (`prepared`).
-CROWD = 1 / 8
+#: Share of the memory for a partition of users; the rest is for reading (`prepared`).
+PARTITION_SHARE = 1 / 8
 
 
 @checked
@@ -122,28 +123,27 @@ def attack(
     engine: EngineLike | None = None,
     progress: Progress = SILENT,
 ) -> Inferred:
-    """The posterior of every user of a file of reports, for every adversary of the scenario.
+    """Compute the posterior of every user of a file of reports, for every adversary of the scenario.
 
-    Where devices keep their answers, an adversary who knows of it groups the reports of a user, and attacks anew for
-    each observation count; its posteriors are those of `posterior` on the same reports.
+    Where devices memoize, an adversary who knows it groups the reports of a user by response, for each observation
+    count; its posteriors are those of `posterior` on the same reports.
 
     Parameters
     ----------
-    pools : a table ``object,pool`` whose pools take the place of the scenario's; objects that it lacks are neutral.
-    observations : after how many reports, in place of the scenario's counts; after all where nobody says.
-    threshold : confidence below which there is no guess; the scenario's where absent.
-    out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``preview`` of what is
-        returned.
-    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
-    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
-    top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
-    ground_truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are
-        held; a pool that no adversary has is refused.
-    link_fdr : pseudonyms that kept answers show to be one device's are one user, called by the first of them in the
-        file, for all adversaries; no more than this share of the links is wrong in the mean (0.001: one in 1,000).
-    seed : of the draws of other people's reports, as in the game, and of ties between pools.
+    pools : a table ``object,pool`` whose pools replace the scenario's; objects that it lacks are neutral.
+    observations : observation counts in place of the scenario's; all reports where neither has any.
+    threshold : confidence below which there is no guess; the scenario's by default.
+    out : the table of posteriors, Parquet or CSV by its ending; its first rows are the ``preview`` of the result.
+    overwrite : whether an existing ``out`` may be replaced; an input file never is.
+    raw : whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
+    top : how many of the users that each adversary is most confident about are in the ``top`` of the result.
+    ground_truth : a table ``user,pool`` of the pools that users prefer, by which the guesses after all reports are
+        evaluated; a pool that no adversary has is refused.
+    link_fdr : link pseudonyms by memoized responses before the attack, for all adversaries, at this expected false
+        discovery rate (0.001: one link in 1,000). A linked user is named by its first pseudonym in the file.
+    seed : of simulated reports for the popularity estimate, as in the game, and of ties between pools.
     max_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
-    progress : receives the number of reports, and reports, half of each when it is read and half when it is used.
+    progress : receives the number of reports, and reports, half of each when it is read and half when it is scored.
 
     Examples
     --------
@@ -160,16 +160,14 @@ def attack(
     if not 0 <= top <= MAX_TOP:
         raise InputError(f"must be from 0 to {MAX_TOP:,}", value=top, place="top")
     if ground_truth is not None and target is None:
-        raise InputError(
-            "must have `out`, the table that it is held against", value=str(ground_truth), place="ground_truth"
-        )
-    check_rate(link_fdr)
+        raise InputError("must have `out`, the table that it evaluates", value=str(ground_truth), place="ground_truth")
+    check_link_fdr(link_fdr)
     known = None if ground_truth is None else read_truth(ground_truth)
     engine, scenario = as_engine(engine), as_asked(scenario, observations=observations)
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
-        beside = target.parent if target else Path(tempfile.gettempdir())
-        ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, max_bytes, engine, beside))
+        scratch_parent = target.parent if target else Path(tempfile.gettempdir())
+        ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent))
         scorer = ready.scorer
         if known is not None and ground_truth is not None:
             check_pools(known, scorer.pool_names, ground_truth)
@@ -177,38 +175,38 @@ def attack(
         _warn(violations)
         joined = None
         if link_fdr is not None:
-            progress.stage("Joining pseudonyms")
+            progress.stage("Linking pseudonyms")
             joined = join_pseudonyms(ready, link_fdr, path, scenario, max_bytes)
             ready, known = with_devices(ready, joined), None if known is None else joined.of_devices(known)
         elif scenario.devices.rotate_after is not None:
-            warnings.warn(names_of(scorer), stacklevel=2)
+            warnings.warn(linking_warning(scorer), stacklevel=2)
         progress.begin(ready.reports)
-        max_reports = shuffle.fitting_reports(scorer.feature_bytes, max_bytes)
-        scoring = Scoring(
+        max_reports = shuffle.max_reports_of_user(scorer.feature_bytes, max_bytes)
+        task = AttackTask(
             scorer=scorer,
             reading=ready.reading,
             chunks=len(ready.chunks),
             max_reports=max_reports,
             dtype=ready.dtype,
             parts=parts,
-            head=HEAD,
+            head=PREVIEW_ROWS,
             top=top,
             joined=joined,
         )
         with located(file=path):
-            weighed = warmed(engine, weigh, scoring, ready.chunks, progress.tick)
-            users, rows, letters = _summed(weighed, max_reports, scorer.horizon)
+            chunk_summaries = run_tasks(engine, score_chunk, task, ready.chunks, progress.tick)
+            users, rows, name_bytes = _total(chunk_summaries, max_reports, scorer.horizon)
         ready.check_unchanged()
-        tally = Tally(scorer, HEAD, top)
-        found = shuffle.partitions(users, rows, letters, scorer.feature_bytes, int(max_bytes * CROWD))
+        tally = Tally(scorer, PREVIEW_ROWS, top)
+        found = shuffle.partitions(users, rows, name_bytes, scorer.feature_bytes, int(max_bytes * PARTITION_SHARE))
         with located(file=path):
-            for scored in warmed(engine, score_partition, scoring, found, progress.tick):
+            for scored in run_tasks(engine, score_partition, task, found, progress.tick):
                 if scored is not None:
                     tally.add(*scored)
-        # before the table takes its place: a wrong truth leaves nothing written
+        # before the table is moved into place: a wrong ground truth leaves nothing written
         scanned = None if parts is None or known is None else parts.scan(("user", "adversary", "guess"))
-        evaluations = [] if scanned is None or known is None else judged(scanned, known, seed)
-    miscalibrated = [judgment.violation for judgment in evaluations if judgment.calibrated is False]
+        evaluations = [] if scanned is None or known is None else evaluate(scanned, known, seed)
+    miscalibrated = [evaluation.violation for evaluation in evaluations if evaluation.calibrated is False]
     _warn(miscalibrated)
     return Inferred(
         users=tally.users,
@@ -226,21 +224,21 @@ def attack(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scoring:
-    """What the tasks of both rounds need.
+class AttackTask:
+    """What the tasks of both rounds share.
 
     Parameters
     ----------
     chunks : how many there are.
-    max_reports : of a user that fit into memory.
+    max_reports : reports of a user that fit into memory.
     dtype : of the users' names in the table.
-    parts : where the table goes, if anywhere.
-    preview : rows of it that are handed back; top : of each adversary the surest users, as many.
-    joined : how pseudonyms are joined to users, if they are.
+    parts : where the table is written, if it is.
+    head : rows of the preview; top : users of each adversary in the top list.
+    joined : how pseudonyms are linked to users, if they are.
     """
 
     scorer: Scorer
-    reading: Reading
+    reading: ReportReader
     chunks: int
     max_reports: int
     dtype: pl.DataType
@@ -250,111 +248,114 @@ class Scoring:
     joined: Joined | None = None
 
 
-class Features(NamedTuple):
-    """A chunk that is done: its users, rows that count, bytes of names.
+class ChunkSummary(NamedTuple):
+    """A scored chunk: its users, rows that count, bytes of names.
 
-    busy : the rows of users with so many that those of all chunks together may not fit.
+    busy : rows of users with so many that all chunks together may exceed memory.
     """
 
     users: int
     rows: int
-    letters: int
+    name_bytes: int
     busy: dict[str, int]
 
 
-def weigh(scoring: Scoring, chunk: Chunk, engine: Local, tick: Tick) -> Features:
-    """Task: what the adversaries learn from each report of a chunk, in the order of the users' hashes, in a file.
+def score_chunk(task: AttackTask, chunk: Chunk, engine: Local, tick: Tick) -> ChunkSummary:
+    """Write the features of each report of a chunk to a file, ordered by the users' hashes (a task).
 
-    A user's reports beyond the horizon are left out; those of earlier chunks count as well, but are not known here.
+    A user's reports beyond the horizon are omitted; reports in earlier chunks count too, but are unknown here.
     """
-    users, reports = scoring.reading.block(chunk)
-    # rows of a user often stand together
+    users, reports = task.reading.block(chunk)
+    # rows of a user are often adjacent
     runs = users.rle().struct.unnest()
     hashes = np.repeat(shuffle.name_hashes(runs["value"]), runs["len"].to_numpy())
     names = users.cast(pl.String)
-    rows, first, lengths = shuffle.first_rows(names, hashes, scoring.scorer.horizon)
+    rows, first, lengths = shuffle.first_rows(names, hashes, task.scorer.horizon)
     positions = rows
     if len(rows) < len(users):
         early = np.zeros(len(users), dtype=bool)
         early[rows] = True
         reports = {name: column[early] for name, column in reports.items()}
         positions = (np.cumsum(early) - 1)[rows]
-    features = {name: column[positions] for name, column in scoring.scorer.features(reports, engine).items()}
-    shuffle.write_chunk(scoring.reading.folder, chunk.number, names.gather(rows), hashes[rows], features)
-    # the reports that count are only half done
+    features = {name: column[positions] for name, column in task.scorer.features(reports, engine).items()}
+    shuffle.write_chunk(task.reading.folder, chunk.number, names.gather(rows), hashes[rows], features)
+    # the reports that count are scored later
     tick(chunk.count - len(rows) / 2)
-    own, busy = names.gather(first), np.flatnonzero(lengths > scoring.max_reports // scoring.chunks)
+    own, busy = names.gather(first), np.flatnonzero(lengths > task.max_reports // task.chunks)
     busy_users = dict(zip(own.gather(busy).to_list(), lengths[busy].tolist(), strict=True))
-    return Features(len(first), len(rows), int(own.str.len_bytes().sum()), busy_users)
+    return ChunkSummary(len(first), len(rows), int(own.str.len_bytes().sum()), busy_users)
 
 
-def _summed(done: Iterable[Features], max_reports: int, horizon: int) -> tuple[int, int, int]:
-    """Users, rows and bytes of names of all chunks, as long as no user is seen to have more reports than fit."""
+def _total(done: Iterable[ChunkSummary], max_reports: int, horizon: int) -> tuple[int, int, int]:
+    """Sum users, rows and bytes of names over all chunks; refuse a user whose reports do not fit into memory."""
     reports, sums = Counter[str](), np.zeros(3, dtype=np.int64)
     for chunk in done:
         reports.update(chunk.busy)
         for user in chunk.busy:
             shuffle.check_reports(user, min(reports[user], horizon), max_reports)
         sums += chunk[:3]
-    users, rows, letters = sums.tolist()
-    return users, rows, letters
+    users, rows, name_bytes = sums.tolist()
+    return users, rows, name_bytes
 
 
 class ScoredPartition(NamedTuple):
-    """A partition that is done: its part is written, its counts, its first and its surest rows are known."""
+    """A scored partition: its part is written; its counts, preview rows and top users."""
 
     number: int
-    counts: Counts
+    counts: UserCounts
     head: list[dict[str, Any]]
     top: pl.DataFrame
 
 
-def score_partition(scoring: Scoring, partition: Partition, engine: Local, tick: Tick) -> ScoredPartition | None:
-    """Task: the posteriors of a partition's users, written as a part of the table; None where there is nobody."""
-    scorer, rows = scoring.scorer, shuffle.read_partition(scoring.reading.folder, scoring.chunks, partition)
+def score_partition(task: AttackTask, partition: Partition, engine: Local, tick: Tick) -> ScoredPartition | None:
+    """Compute the posteriors of a partition's users and write them to the table (a task); None without users."""
+    scorer, rows = task.scorer, shuffle.read_partition(task.reading.folder, task.chunks, partition)
     if not rows.height:
         return None
-    gathered = shuffle.gather(rows, scorer.horizon, scorer.columns, scoring.max_reports)
-    # each report is half done; those that come too late for their users are done with
+    gathered = shuffle.gather(rows, scorer.horizon, scorer.columns, task.max_reports)
+    # reports beyond the horizon of their users are done
     tick((rows.height - int(gathered.lengths.sum())) / 2)
     del rows
     scorer.check(gathered.names, gathered.lengths, gathered.features)
     scored = scorer.score(gathered, engine, lambda reports: tick(reports / 2))
-    frame = scorer.frame(scored, gathered.names.cast(scoring.dtype))
-    if scoring.joined is not None:
-        frame = scoring.joined.counted(frame)
-    if scoring.parts is not None:
-        scoring.parts.write(partition.number, frame)
-    head = frame.head(scoring.head).rows(named=True)
-    return ScoredPartition(partition.number, count(scorer, scored), head, surest(frame, scoring.top))
+    frame = scorer.frame(scored, gathered.names.cast(task.dtype))
+    if task.joined is not None:
+        frame = task.joined.counted(frame)
+    if task.parts is not None:
+        task.parts.write(partition.number, frame)
+    head = frame.head(task.head).rows(named=True)
+    return ScoredPartition(partition.number, count(scorer, scored), head, top_users(frame, task.top))
 
 
 def _warn(violations: Sequence[str]) -> None:
+    """Warn of each violation."""
     for line in violations:
         warnings.warn(line, stacklevel=3)
 
 
 def chance_of(found: Inferred) -> str:
-    """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
+    """Return one sentence on the Monte Carlo error of sampled posteriors, or nothing."""
     return chance_in_words(found.results, f"and of each user in the column `{CONFIDENCE_MCSE}`")
 
 
 def estimate_of(found: Inferred) -> str:
-    """One sentence on the adversaries who estimated the popularity; none where nobody did."""
+    """Return one sentence on the adversaries who estimated the popularity, or nothing."""
     if not found.estimated:
         return ""
     names = " and ".join(found.estimated)
-    return f"Results of {names} are given this estimate of the popularity: another sample of reports gives others."
+    return (
+        f"Results of {names} are conditional on one estimate of the popularity; another sample of reports changes them."
+    )
 
 
 def joined_in_words(joined: Joined) -> str:
-    """How many devices the pseudonyms of a file are, and which stay apart."""
+    """Describe how many devices the pseudonyms of a file were linked to, and which stay apart."""
     names, devices = joined.pseudonyms, joined.devices
-    said = f"{counted(names, 'pseudonym')} joined to {counted(devices, 'user')} by kept answers"
-    said += f": {counted(joined.links, 'link')}, at most {percent(joined.rate)} of them wrong in the mean."
+    said = f"{counted(names, 'pseudonym')} linked to {counted(devices, 'user')} by memoized responses"
+    said += f": {counted(joined.links, 'link')}, expected false discovery rate at most {percent(joined.rate)}."
     if joined.refused:
         said += (
-            f" {counted(joined.refused, 'linked pseudonym')} left apart, as two of one device would be in use at once: "
-            "there are wrong links, or the file is not in order of time."
+            f" {counted(joined.refused, 'linked pseudonym')} not merged, as two pseudonyms of one device would overlap "
+            "in time: some links are wrong, or the file is not in order of time."
         )
     return said

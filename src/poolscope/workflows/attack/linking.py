@@ -1,6 +1,6 @@
-"""Which pseudonyms of a file are one device's, by the answers that devices keep.
+"""Link the pseudonyms of a file to devices by memoized responses.
 
-`join_pseudonyms` joins them before an attack; `link_users` scores the likeliest other one of each.
+`join_pseudonyms` links them before an attack; `link_users` scores the likeliest other pseudonym of each.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from poolscope.inference.linkage import link_scores
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER, row_bytes
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.scoring import Prepared, Scorer, prepared
-from poolscope.workflows.attack.shuffle import name_hashes, together
+from poolscope.workflows.attack.scoring import PreparedAttack, Scorer, prepared
+from poolscope.workflows.attack.shuffle import group_by_user, name_hashes
 
-#: Copies of all reports that are held while answers are compared.
-COPIES = 6
+#: Copies of all reports that are held while responses are compared.
+N_COPIES = 6
 
-REMEDY = "take some of the users"
+REMEDY = "use a subset of the users"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """Pseudonyms joined to devices.
+    """Pseudonyms linked to devices.
 
     Parameters
     ----------
-    rate : the share of links that may be wrong, in the mean.
-    adversary : whose popularity says how likely it is that two devices have one answer by chance.
-    pseudonyms, devices, links : how many there are in the file, how many devices that makes, by how many links.
-    refused : how many pseudonyms are left apart though they are linked, as two of one device would be used at a time.
+    rate : the expected share of wrong links, at most.
+    adversary : whose popularity determines how likely two devices share a response by chance.
+    pseudonyms, devices, links : how many there are in the file, how many devices result, by how many links.
+    refused : how many linked pseudonyms are not merged, as two of one device would overlap in time.
     table : for each pseudonym, in the order of the file, ``pseudonym``, ``user`` (the first pseudonym of its device)
-        and ``evidence``, the natural logarithm of that of its best link; none for one that is not linked.
+        and ``log_e_value`` of its best link; null for one without a link.
     """
 
     rate: float
@@ -62,50 +62,50 @@ class Joined:
             parts.write(0, self.table)
 
     def device_of(self, name: str) -> str:
-        """What the device of a pseudonym is called; a name that is none stays."""
+        """Return the device of a pseudonym; another name is returned as it is."""
         mine = self.table.filter(pl.col("pseudonym").cast(pl.String) == name)["user"].cast(pl.String)
         return str(mine[0]) if len(mine) else name
 
     def of_devices(self, truth: pl.DataFrame) -> pl.DataFrame:
-        """A table with a column ``user`` of pseudonyms, of devices: of each the row of its first pseudonym there."""
+        """Replace pseudonyms in the column ``user`` by devices, with one row for each: that of its first pseudonym."""
         names = (self.table[name].cast(pl.String) for name in ("pseudonym", "user"))
         return truth.with_columns(pl.col("user").replace(*names)).unique("user", keep="first", maintain_order=True)
 
     def counted(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """A table of users with a column ``pseudonyms``: how many each has."""
+        """Add a column ``pseudonyms``: how many each user has."""
         counts = self.table.group_by("user").len("pseudonyms").with_columns(pl.col("pseudonyms").cast(pl.Int32))
         return frame.join(counts, on="user", how="left", maintain_order="left")
 
 
-def check_rate(rate: float | None) -> None:
-    """A share of links, if pseudonyms are to be joined."""
+def check_link_fdr(rate: float | None) -> None:
+    """Refuse a false discovery rate outside (0, 1)."""
     if rate is not None and not 0 < rate < 1:
-        rule = "must be above 0 and below 1, the share of links that may be wrong"
-        raise InputError(rule, value=rate, place="join", remedy="0.001 is one in 1,000")
+        rule = "must be above 0 and below 1, the expected share of wrong links"
+        raise InputError(rule, value=rate, place="link_fdr", remedy="0.001 is one in 1,000")
 
 
-def names_of(scorer: Scorer) -> str:
-    """What is said where devices change their pseudonyms and these are not joined."""
-    facts = "reports are linked by the users that the file names, whatever [devices] has as window"
-    return f"{facts}; `link_fdr` joins them by kept answers" if scorer.grouping else facts
+def linking_warning(scorer: Scorer) -> str:
+    """Return the warning where devices rotate pseudonyms that are not linked."""
+    facts = "reports are linked by the user names in the file, whatever rotate_after in [devices] is"
+    return f"{facts}; `link_fdr` links pseudonyms by memoized responses" if scorer.grouping else facts
 
 
-def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario, max_bytes: int) -> Joined:
-    """Which names of the file are one device's."""
+def join_pseudonyms(ready: PreparedAttack, rate: float, path: Path, scenario: Scenario, max_bytes: int) -> Joined:
+    """Find the names of the file that belong to one device."""
     scorer = ready.scorer
     if not memoizes(scorer.device):
         rule, remedy = (
-            "must have devices that keep answers, by which pseudonyms are joined",
-            "if they do, memoize = true",
+            "must have devices that memoize, to link pseudonyms by their responses",
+            "if they do, set memoize = true",
         )
         raise InputError(rule, file=scenario.file, place="devices", remedy=remedy)
     if not scorer.grouping:
-        rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are joined"
-        raise InputError(rule, file=scenario.file, place="adversary", remedy="leave out knows_memoization = false")
+        rule = "must have an adversary with knows_memoization, to link pseudonyms by responses"
+        raise InputError(rule, file=scenario.file, place="adversary", remedy="remove knows_memoization = false")
     with located(file=path):
-        most = max_bytes // (COPIES * row_bytes(scorer.mechanism.report_columns))
+        most = max_bytes // (N_COPIES * row_bytes(scorer.mechanism.report_columns))
         if ready.reports > most:
-            rule = f"must have at most {most:,} reports for its pseudonyms to be joined"
+            rule = f"must have at most {most:,} reports to link pseudonyms"
             raise InputError(rule, value=ready.reports, remedy=REMEDY)
         found = [ready.reading.block(chunk) for chunk in ready.chunks]
         ready.check_unchanged()
@@ -135,15 +135,14 @@ def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario
     )
 
 
-def with_devices(ready: Prepared, joined: Joined) -> Prepared:
-    """The file with its users called by their devices."""
+def with_devices(ready: PreparedAttack, joined: Joined) -> PreparedAttack:
+    """Return the file with pseudonyms replaced by devices."""
     other = joined.table.filter(pl.col("pseudonym") != pl.col("user"))
     return replace(ready, reading=replace(ready.reading, devices=other))
 
 
-#: Reports that are held beside each other at most, and of how many of them the pairs with all others at once; and
-#: reports times objects at most, as some of what is known of each pair is held beside each other too.
-MAX_PSEUDONYMS, AT_ONCE, CELLS = 1 << 13, 1 << 9, 1 << 25
+#: Reports that are compared pairwise at most, reports of a batch of rows, and reports times objects at most.
+MAX_PSEUDONYMS, BATCH_REPORTS, MAX_CELLS = 1 << 13, 1 << 9, 1 << 25
 
 
 def link_users(
@@ -158,15 +157,15 @@ def link_users(
     max_bytes: int = MEMORY_BYTES,
     engine: EngineLike | None = None,
 ) -> pl.DataFrame:
-    """The likeliest other pseudonym of each in a file of reports, for adversaries who know that devices keep answers.
+    """Find the likeliest other pseudonym of each, for adversaries who know that devices memoize.
 
     Parameters
     ----------
-    out : the table, Parquet or CSV by its ending: ``adversary``, ``user``, ``other`` and ``score``, the highest first
-        of each adversary. Pairs that are no likelier one device's than two (a score of 0) are left out.
-    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
-    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
-    pools, seed, engine : as of `attack`; max_bytes : of what reading takes.
+    out : the table, Parquet or CSV by its ending: ``adversary``, ``user``, ``other`` and ``score``, by adversary and
+        decreasing score. Pairs that are no likelier one device than two (a score of 0) are omitted.
+    overwrite : whether an existing ``out`` may be replaced; an input file never is.
+    raw : whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
+    pools, seed, engine : as of `attack`; max_bytes : for reading.
     """
     path, target, engine = Path(reports_path), Path(out), as_engine(engine)
     check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools))
@@ -176,7 +175,7 @@ def link_users(
         found = [ready.reading.block(chunk) for chunk in ready.chunks]
         ready.check_unchanged()
     users, sent = pl.concat([names for names, _ in found]), [reports for _, reports in found]
-    order, starts = together(names := users.cast(pl.String), name_hashes(names))
+    order, starts = group_by_user(names := users.cast(pl.String), name_hashes(names))
     lengths, who = np.diff(np.append(starts, len(order))), users.gather(order[starts])
     reports = {name: np.concatenate([part[name] for part in sent])[order] for name in sent[0]}
     with located(file=path):
@@ -188,26 +187,26 @@ def link_users(
 
 
 def check_links(path: Path, scenario: Scenario) -> None:
-    """Refuse reports that cannot be linked, before any work: too many, or no adversary who knows of kept answers."""
+    """Refuse reports that cannot be linked, before any work: too many, or no adversary who knows of memoization."""
     if not scenario.memoizes or not any(adversary.knows_memoization for adversary in scenario.adversaries):
-        rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are linked"
+        rule = "must have an adversary with knows_memoization, to link pseudonyms by responses"
         raise InputError(rule, file=scenario.file, place="adversary")
-    most, source = min(MAX_PSEUDONYMS, CELLS // scenario.universe().size), open_table(path)
+    most, source = min(MAX_PSEUDONYMS, MAX_CELLS // scenario.universe().size), open_table(path)
     reports = source.height()
     if reports is None:
-        # of CSV as many rows are read as may be linked, and a batch more
+        # count the rows of CSV up to the limit
         reports = 0
         for batch in source.batches((USER,)):
             reports += batch.frame.height
             if reports > most:
                 break
     if reports > most:
-        rule, remedy = f"must have at most {most:,} reports to be linked", "take some of the users"
+        rule, remedy = f"must have at most {most:,} reports to be linked", "use a subset of the users"
         raise InputError(rule, value=reports, file=path, remedy=remedy)
 
 
 def _linked(scorer: Scorer, index: int, users: pl.Series, lengths: Integers, reports: Reports) -> pl.DataFrame:
-    """The likeliest other of each user in the eyes of one adversary, of those that are likely at all."""
+    """Return the likeliest other pseudonym of each user for one adversary, where its score is positive."""
     likeliest = [(scores.argmax(axis=1), scores.max(axis=1)) for scores in _scores(scorer, index, lengths, reports)]
     other, best = (np.concatenate(part) for part in zip(*likeliest, strict=True))
     frame = pl.DataFrame(
@@ -222,11 +221,11 @@ def _linked(scorer: Scorer, index: int, users: pl.Series, lengths: Integers, rep
 
 
 def _scores(scorer: Scorer, index: int, lengths: Integers, reports: Reports) -> Iterator[Floats]:
-    """(some users, users) of some after others, as many as have `AT_ONCE` reports or so; of none with itself."""
+    """Yield scores of batches of users with about `BATCH_REPORTS` reports, (batch, users); -inf with themselves."""
     assert memoizes(scorer.device)
     starts = np.cumsum(lengths) - lengths
-    for share in np.unique(starts // AT_ONCE):
-        mine = np.flatnonzero(starts // AT_ONCE == share)
+    for share in np.unique(starts // BATCH_REPORTS):
+        mine = np.flatnonzero(starts // BATCH_REPORTS == share)
         rows = positions(starts[mine], lengths[mine])
         some = {name: column[rows] for name, column in reports.items()}
         scores = link_scores(scorer.device, some, reports, scorer.adversaries[index], (lengths[mine], lengths))

@@ -1,4 +1,4 @@
-"""One user of a file of reports, report by report: what each revealed, and how the posterior grew."""
+"""Attack one user of a file report by report: what each report revealed, and how the posterior evolved."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from poolscope.inference.independent import believed
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.linking import check_rate, join_pseudonyms, names_of, with_devices
+from poolscope.workflows.attack.linking import check_link_fdr, join_pseudonyms, linking_warning, with_devices
 from poolscope.workflows.attack.scoring import Scorer, prepared
-from poolscope.workflows.attack.shuffle import check_reports, fitting_reports
+from poolscope.workflows.attack.shuffle import check_reports, max_reports_of_user
 
 
 @dataclass(frozen=True, kw_only=True)
-class Story:
-    """What `attack_user` found.
+class UserAttack:
+    """The result of `attack_user`.
 
     Parameters
     ----------
     user : whose reports; reports : how many.
     pools : those of all adversaries.
     table : for each adversary and report ``adversary``, ``n`` and, for each pool, ``mass.<pool>`` (the popularity of
-        the pool's objects that the report supports), ``log_bayes_factor.<pool>`` (natural logarithm of how much
-        likelier the report is from this pool than from one of the pools at random) and ``posterior.<pool>``, after it.
-        Where somebody groups reports by the answers that devices keep, also ``answer``: the first report that has the
-        same, for whoever groups, and if reports are answers.
-    violations : what of the scenario the reports of the file contradict, as of `attack`.
+        the pool's objects that the report supports), ``log_bayes_factor.<pool>`` (natural logarithm of the likelihood
+        of the report from this pool over its mean over all pools) and ``posterior.<pool>``, after it. Where an
+        adversary groups reports by memoized response, also ``answer``: the first report with the same response, for
+        that adversary, and where responses are sent without further noise.
+    violations : what contradicts the scenario in the reports of the file, as of `attack`.
     """
 
     user: str
@@ -64,18 +64,18 @@ def attack_user(
     seed: int = 0,
     max_bytes: int = MEMORY_BYTES,
     engine: EngineLike | None = None,
-) -> Story:
-    """One user of a file of reports, report by report; see `attack` for the parameters.
+) -> UserAttack:
+    """Attack one user of a file report by report; see `attack` for the parameters.
 
-    An adversary who estimates the popularity from the reports themselves does so from those of all users. With
-    `link_fdr` a user is a device, by any of its pseudonyms.
+    An adversary who estimates the popularity from the reports themselves uses those of all users. With `link_fdr` a
+    user is a device, named by any of its pseudonyms.
     """
     path, target, engine = Path(reports_path), None if out is None else Path(out), as_engine(engine)
     if target is not None:
         check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools))
-    check_rate(link_fdr)
-    beside = target.parent if target else Path(tempfile.gettempdir())
-    with prepared(path, scenario, pools, None, seed, max_bytes, engine, beside) as ready:
+    check_link_fdr(link_fdr)
+    scratch_parent = target.parent if target else Path(tempfile.gettempdir())
+    with prepared(path, scenario, pools, None, seed, max_bytes, engine, scratch_parent) as ready:
         violations = ready.violations(scenario)
         for line in violations:
             warnings.warn(line, stacklevel=2)
@@ -83,16 +83,16 @@ def attack_user(
             joined = join_pseudonyms(ready, link_fdr, path, scenario, max_bytes)
             ready, user = with_devices(ready, joined), joined.device_of(user)
         elif scenario.devices.rotate_after is not None:
-            warnings.warn(names_of(ready.scorer), stacklevel=2)
+            warnings.warn(linking_warning(ready.scorer), stacklevel=2)
         found, count = [], 0
         row = ready.scorer.feature_bytes + row_bytes(ready.scorer.mechanism.report_columns)
-        max_reports = fitting_reports(row, max_bytes)
+        max_reports = max_reports_of_user(row, max_bytes)
         for chunk in ready.chunks:
             users, reports = ready.reading.block(chunk)
             own = np.flatnonzero((users.cast(pl.String) == user).to_numpy())
             count += len(own)
             with located(file=path):
-                check_reports(user, count, max_reports, "take some of them")
+                check_reports(user, count, max_reports, "use a subset of them")
             if len(own):
                 found.append({name: column[own] for name, column in reports.items()})
         ready.check_unchanged()
@@ -104,15 +104,15 @@ def attack_user(
         scorer.check(pl.Series([user]), np.array([count]), sent)
     view, columns = views(scorer.adversaries)
     mass = masses(scorer.mechanism, sent, view, engine)
-    table = pl.concat([_notify(scorer, index, sent, mass[:, these]) for index, these in enumerate(columns)])
+    table = pl.concat([_adversary_rows(scorer, index, sent, mass[:, these]) for index, these in enumerate(columns)])
     if target is not None:
         with writing(target, raw=raw) as parts:
             parts.write(0, table)
-    return Story(user=user, reports=count, pools=scorer.pool_names, table=table, violations=violations)
+    return UserAttack(user=user, reports=count, pools=scorer.pool_names, table=table, violations=violations)
 
 
-def _notify(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:
-    """What one adversary infers: a row for each report, of all pools those that are not its own are null."""
+def _adversary_rows(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:
+    """Return what one adversary infers: a row for each report; pools of other adversaries are null."""
     adversary, count = scorer.adversaries[index], len(mass)
     own, likely = report_likelihoods(scorer.mechanism, adversary, mass)
     with np.errstate(divide="ignore"):
@@ -132,13 +132,13 @@ def _notify(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.Da
     ]
     first = [pl.Series("adversary", [adversary.name] * count), pl.Series("n", np.arange(1, count + 1))]
     if scorer.grouping:
-        answers = _answers(scorer.device, reports) if index in scorer.grouping else None
+        answers = _response_index(scorer.device, reports) if index in scorer.grouping else None
         first.append(pl.Series("answer", [None] * count if answers is None else answers, dtype=pl.Int64))
     return pl.DataFrame([*first, *columns])
 
 
-def _answers(device: Device, reports: Reports) -> Integers | None:
-    """(reports,) from 1, the first report with the same answer as each; None where answers are sent with noise."""
+def _response_index(device: Device, reports: Reports) -> Integers | None:
+    """Return the first report with the same response as each, from 1; None with instantaneous noise."""
     if not (memoizes(device) and isinstance(device.likelihood(reports).distribution, IdenticalReports)):
         return None
     first, which = distinct(reports)

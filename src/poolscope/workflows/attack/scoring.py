@@ -1,9 +1,9 @@
-"""Who attacks a file of reports: the scenario's adversaries, with what they can know of the file, and their posteriors.
+"""Compute the posteriors of the scenario's adversaries for the users of a file of reports.
 
-To most adversaries a report is the popularity masses of its support. Whoever knows that devices keep their answers
-groups the reports themselves, all of a user's at once, as the game has it.
+Most adversaries reduce a report to the popularity masses of its support. Those who know that devices memoize group the
+reports of a user by response, as in the game.
 
-Nothing here knows the truth: a posterior says how sure the adversary is, not whether it is right.
+The ground truth is unknown here: a posterior says how confident the adversary is, not whether it is correct.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from poolscope.reports.files import MIN_ROWS, masses, row_bytes, rows_within, wo
 from poolscope.reports.frequencies import Counting
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.shuffle import Chunk, Gathered, Reading, changed, cut
+from poolscope.workflows.attack.shuffle import Chunk, Gathered, ReportReader, changed_error, split_chunks
 
-#: Cells of the table (users, reports, columns) that a thread fills at once.
-CELLS = 1 << 21
+#: Cells (users, reports, columns) of a batch that a thread fills.
+MAX_CELLS = 1 << 21
 
-#: The column of features that has the popularity masses; blanks are in no name of a report's column.
+#: The feature column of popularity masses; no report column has a blank in its name.
 MASS = "popularity mass"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scored:
-    """What the adversaries make of some users.
+    """The posteriors of some users.
 
     posterior : for each adversary (users, observations, k); guess, confidence, error : (users, adversaries,
-    observations), error the standard error of the confidence where reports are grouped by chance, and else 0;
+    observations), where error is the Monte Carlo standard error of a sampled confidence, else 0;
     used : (users, observations) reports; exposed : by column, (users, adversaries) the report that exposed them, or -1.
     """
 
@@ -69,11 +69,11 @@ class Scored:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scorer:
-    """Who attacks, and after how many reports.
+    """The adversaries, and the observation counts.
 
     Parameters
     ----------
-    device : what has sent the reports.
+    device : what sent the reports.
     observations : increasing; None is all reports.
     threshold : confidence below which no guess is made.
     seed : breaks ties between pools, with the hash of the user's name.
@@ -87,27 +87,27 @@ class Scorer:
 
     @property
     def mechanism(self) -> Mechanism:
-        """What a report by itself comes from."""
+        """The mechanism of a single report."""
         return self.device.mechanism
 
     @cached_property
     def grouping(self) -> list[int]:
-        """Which adversaries group reports by the answers that devices keep."""
-        kept = memoizes(self.device)
-        return [index for index, adversary in enumerate(self.adversaries) if kept and adversary.knows_memoization]
+        """Indices of the adversaries who group reports by memoized response."""
+        memoized = memoizes(self.device)
+        return [index for index, adversary in enumerate(self.adversaries) if memoized and adversary.knows_memoization]
 
     @cached_property
     def single(self) -> list[int]:
-        """Which adversaries take every report by itself."""
+        """Indices of the adversaries who take reports as independent."""
         return [index for index in range(len(self.adversaries)) if index not in self.grouping]
 
     @cached_property
     def view(self) -> tuple[PoolWeights, list[slice]]:
-        """What these believe, and the columns of each."""
+        """The pool weights of these adversaries, and the columns of each."""
         return views([self.adversaries[index] for index in self.single])
 
     def features(self, reports: Reports, engine: Engine) -> Reports:
-        """What has to be known of each report: its masses, and itself where reports are grouped."""
+        """Return the features of each report: its masses, and the report itself where reports are grouped."""
         out = dict(reports) if self.grouping else {}
         if self.single:
             out[MASS] = masses(self.mechanism, reports, self.view[0], engine)
@@ -115,38 +115,38 @@ class Scorer:
 
     @cached_property
     def columns(self) -> Reports:
-        """The columns of features, without reports."""
+        """The columns of the features, without rows."""
         out = workspace_for(self.mechanism.report_columns, 0) if self.grouping else {}
         return out | ({MASS: np.empty((0, self.view[0].width))} if self.single else {})
 
     @property
     def feature_bytes(self) -> int:
-        """Bytes that the features of a report take."""
+        """Bytes of the features of a report."""
         return sum(column.itemsize * math.prod(column.shape[1:]) for column in self.columns.values())
 
     def check(self, users: pl.Series, lengths: Integers, features: Reports) -> None:
-        """What a device keeps for its user is the same in all reports of each, if somebody relies on it."""
+        """Refuse users whose reports differ in a column that their device fixes, where an adversary relies on it."""
         first, ends = np.repeat(np.cumsum(lengths) - lengths, lengths), np.cumsum(lengths)
         for name in self.device.per_device_columns if self.grouping and memoizes(self.device) else ():
             column = features[name].reshape(len(first), -1)
             other = (column != column[first]).any(axis=1)
             if other.any():
                 user = users[int(np.searchsorted(ends, other.argmax(), side="right"))]
-                rule = f"must have one {name} in all reports, as devices keep it"
-                raise InputError(rule, place=f"user {user}", remedy="or have knows_memoization = false")
+                rule = f"must have one {name} in all reports, as devices memoize it"
+                raise InputError(rule, place=f"user {user}", remedy="or set knows_memoization = false")
 
     @property
     def pool_names(self) -> list[str]:
-        """The hypotheses of all adversaries, which mostly are the same pools."""
+        """The hypotheses of all adversaries, mostly the same pools."""
         return list(dict.fromkeys(name for a in self.adversaries for name in a.hypotheses))
 
     @property
     def horizon(self) -> int:
-        """Reports of a user that are looked at."""
+        """Reports of a user that are used at most."""
         return np.iinfo(np.int64).max if self.observations is None else max(self.observations)
 
     def score(self, gathered: Gathered, engine: Engine, tick: Tick) -> Scored:
-        """Posteriors and guesses of some users; `tick` receives their reports."""
+        """Compute posteriors and guesses of some users; `tick` receives their reports."""
         lengths, features, keys = gathered.lengths, gathered.features, user_keys(self.seed, gathered.hashes)
         used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)
         levels = exposed_columns(self.threshold)
@@ -158,20 +158,20 @@ class Scorer:
         starts = np.cumsum(lengths) - lengths
         share = 1.0 / (bool(self.single) + bool(self.grouping))
 
-        def keep(users: Integers, a: int, found: Decision) -> None:
+        def store(users: Integers, a: int, found: Decision) -> None:
             posterior[a][users], first[users, a] = found.posterior, found.exposed[0]
             guess[users, a], confidence[users, a] = found.guess, found.confidence
             if found.error is not None:
                 error[users, a] = found.error
 
-        def singly(users: Integers) -> None:
-            table, rows = _side_by_side(features[MASS], starts[users], lengths[users]), used[users]
+        def score_independent(users: Integers) -> None:
+            table, rows = _padded(features[MASS], starts[users], lengths[users]), used[users]
             for a, own in zip(self.single, self.view[1], strict=True):
                 found = posterior_block(self.mechanism, self.adversaries[a], table[:, :, own], lengths[users])
-                keep(users, a, decide(self.adversaries[a], found, None, rows, rows, keys[users], thresholds))
+                store(users, a, decide(self.adversaries[a], found, None, rows, rows, keys[users], thresholds))
             tick(share * int(lengths[users].sum()))
 
-        def grouped(user: int) -> None:
+        def score_memoized(user: int) -> None:
             assert memoizes(self.device)
             rows = slice(starts[user], starts[user] + lengths[user])
             reports = {name: features[name][rows] for name in self.mechanism.report_columns}
@@ -180,36 +180,36 @@ class Scorer:
             for a in self.grouping:
                 found = grouped_posterior(self.device, reports, self.adversaries[a], None, counts.tolist())
                 decision = decide(self.adversaries[a], *found, asked, used[users], keys[users], thresholds)
-                # nothing is known between the counts
+                # exposure is known at the counts only
                 dates = np.where(decision.exposed < 0, -1, counts[decision.exposed])
-                keep(users, a, decision._replace(exposed=dates))
+                store(users, a, decision._replace(exposed=dates))
             tick(share * int(lengths[user]))
 
         if self.single:
-            for _ in engine.map(singly, self._shares(lengths)):
+            for _ in engine.map(score_independent, self._batches(lengths)):
                 pass
         if self.grouping:
-            # the longest first, as they take longest
-            for _ in engine.map(grouped, np.argsort(-lengths, kind="stable").tolist()):
+            # the longest first, for load balance
+            for _ in engine.map(score_memoized, np.argsort(-lengths, kind="stable").tolist()):
                 pass
         exposed = {name: first[:, :, np.searchsorted(thresholds, level)] for name, level in levels.items()}
         return Scored(used=used, exposed=exposed, posterior=posterior, guess=guess, confidence=confidence, error=error)
 
-    def _shares(self, lengths: Integers) -> Iterator[Integers]:
-        """Users of about the same length together: a table is as long as the longest of them."""
+    def _batches(self, lengths: Integers) -> Iterator[Integers]:
+        """Yield users of similar lengths: a batch is padded to its longest user."""
         order = np.argsort(lengths, kind="stable")
         begin = 0
         while begin < len(order):
             end = min(begin + CHUNK, len(order))
-            while end > begin + 1 and (end - begin) * lengths[order[end - 1]] * self.view[0].width > CELLS:
+            while end > begin + 1 and (end - begin) * lengths[order[end - 1]] * self.view[0].width > MAX_CELLS:
                 end = begin + (end - begin) // 2
             yield order[begin:end]
             begin = end
 
     def frame(self, scored: Scored, users: pl.Series) -> pl.DataFrame:
-        """The rows of the table: user by user, of each the adversaries, of each the observation counts.
+        """Return the rows of the table: by user, then adversary, then observation count.
 
-        A count that a user has not as many reports for is the same as the one before: it has no row of its own.
+        A count beyond a user's reports repeats the one before and has no row.
         """
         who, adversary, _ = np.indices(scored.guess.shape)
         names = pl.Series([*self.pool_names, None], dtype=pl.String)
@@ -227,14 +227,14 @@ class Scorer:
             pl.Series(name, np.repeat(first.ravel(), many)).replace(-1, None) for name, first in scored.exposed.items()
         ]
         new = np.diff(scored.used, axis=1, prepend=-1) > 0
-        kept = pl.Series(np.broadcast_to(new[:, None, :], who.shape).ravel())
+        memoized = pl.Series(np.broadcast_to(new[:, None, :], who.shape).ravel())
         frame = frame.with_columns(exposed).with_columns(self._pool_columns(scored))
         if self.grouping:
             frame = frame.with_columns(pl.Series(CONFIDENCE_MCSE, scored.error.ravel()))
-        return frame.filter(kept)
+        return frame.filter(memoized)
 
     def guessed(self, scored: Scored) -> Integers:
-        """The guesses as indices into `pool_names`, one behind its end where the adversary is not sure enough."""
+        """Return the guesses as indices into `pool_names`; its length where the confidence is below the threshold."""
         names = self.pool_names
         out = np.empty_like(scored.guess)
         for a, adversary in enumerate(self.adversaries):
@@ -243,7 +243,7 @@ class Scorer:
         return out if self.threshold is None else np.where(scored.confidence >= self.threshold, out, len(names))
 
     def _pool_columns(self, scored: Scored) -> list[pl.Series]:
-        """``posterior.<pool>`` of each pool; null for an adversary who does not know the pool."""
+        """Return ``posterior.<pool>`` of each pool; null for an adversary without the pool."""
         columns = []
         for name in self.pool_names:
             values = np.full(scored.guess.shape, np.nan)
@@ -254,8 +254,8 @@ class Scorer:
         return columns
 
 
-def _side_by_side(mass: Floats, starts: Integers, lengths: Integers) -> Floats:
-    """(users, longest, width) the rows of some users."""
+def _padded(mass: Floats, starts: Integers, lengths: Integers) -> Floats:
+    """Gather the rows of some users, padded with zeros, (users, longest, width)."""
     positions = np.arange(lengths.max())
     there = positions < lengths[:, None]
     table = np.zeros((*there.shape, mass.shape[1]))
@@ -263,25 +263,25 @@ def _side_by_side(mass: Floats, starts: Integers, lengths: Integers) -> Floats:
     return table
 
 
-#: How often what is made of a block of reports is held while it is worked on.
-COPIES = 3
+#: Copies of the features of a block that are held while it is processed.
+N_COPIES = 3
 
-#: How the memory is divided: reading, and a chunk of reports with what is made of it.
-READING, PIECE = 1 / 16, 3 / 8
+#: Shares of the memory: for reading, and for a chunk of reports with its features.
+READING_SHARE, CHUNK_SHARE = 1 / 16, 3 / 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Prepared:
-    """A file that is cut and adversaries who know what they can know of it.
+class PreparedAttack:
+    """A file that is split into chunks, and adversaries with their estimates of the popularity.
 
     Parameters
     ----------
-    reading : what every task that reads needs; chunks : of the file, with so many reports; dtype : of users' names.
-    scorer : who attacks.
-    source, before : the file, and its state when it was cut.
+    reading : what every task that reads needs; chunks : of the file; dtype : of users' names.
+    scorer : the adversaries.
+    source, before : the file, and its state when it was split.
     """
 
-    reading: Reading
+    reading: ReportReader
     chunks: list[Chunk]
     dtype: pl.DataType
     scorer: Scorer
@@ -293,7 +293,7 @@ class Prepared:
         return sum(chunk.count for chunk in self.chunks)
 
     def violations(self, scenario: Scenario) -> list[str]:
-        """What of the scenario the reports contradict; pseudonyms that share memoized responses are not looked at."""
+        """Return what contradicts the scenario; nothing is tested where pseudonyms share memoized responses."""
         if not scenario.tells_users_apart:
             return []
         checks = Checks(self.scorer.device, _stated(scenario, self.reading.universe, self.scorer.adversaries))
@@ -303,10 +303,10 @@ class Prepared:
         return [f"{self.source.path}: {line}" for line in checks.found()]
 
     def check_unchanged(self) -> None:
-        """The file is what it was."""
+        """Refuse a file that has changed since."""
         for file, state in self.source.state().items():
             if state != self.before[file]:
-                raise changed(file)
+                raise changed_error(file)
 
 
 @contextmanager
@@ -318,9 +318,9 @@ def prepared(
     seed: int,
     max_bytes: int,
     engine: Engine,
-    beside: Path,
-) -> Iterator[Prepared]:
-    """Cut a file into chunks and see what the adversaries learn of it; temporary files lie beside for as long."""
+    scratch_parent: Path,
+) -> Iterator[PreparedAttack]:
+    """Split a file into chunks and build the adversaries; temporary files beside it exist as long."""
     threshold = _threshold(threshold, scenario)
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
@@ -330,23 +330,27 @@ def prepared(
     source = open_table(path)
     width = len(scenario.adversaries) * ((other or universe).k + 1)
     with located(file=scenario.file):
-        least = COPIES * MIN_ROWS * 16 * width
-        check_memory("the smallest block of reports", least, "take fewer pools or adversaries")
-    with scratch_folder(beside) as folder:
-        reading = Reading(mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_methods(scenario))
+        least = N_COPIES * MIN_ROWS * 16 * width
+        check_memory("the smallest block of reports", least, "use fewer pools or adversaries")
+    with scratch_folder(scratch_parent) as folder:
+        reading = ReportReader(
+            mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_estimation_methods(scenario)
+        )
         before = source.state()
-        size = rows_within(max_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
-        letters = int(max_bytes * PIECE / COPIES)
-        chunks, dtype = cut(source, reading, size=size, letters=letters, max_bytes=int(max_bytes * READING))
-        learned = _learned(reading, chunks, engine)
+        size = rows_within(max_bytes * CHUNK_SHARE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
+        name_bytes = int(max_bytes * CHUNK_SHARE / N_COPIES)
+        chunks, dtype = split_chunks(
+            source, reading, size=size, name_bytes=name_bytes, max_bytes=int(max_bytes * READING_SHARE)
+        )
+        estimated = _estimated_popularity(reading, chunks, engine)
         scorer = Scorer(
             device=build_device(scenario, mechanism),
-            adversaries=list(_adversaries(scenario, mechanism, universe, other, learned, seed, engine)),
+            adversaries=list(_adversaries(scenario, mechanism, universe, other, estimated, seed, engine)),
             observations=scenario.attack.observations if scenario.attack else None,
             threshold=threshold,
             seed=seed,
         )
-        yield Prepared(reading=reading, chunks=chunks, dtype=dtype, scorer=scorer, source=source, before=before)
+        yield PreparedAttack(reading=reading, chunks=chunks, dtype=dtype, scorer=scorer, source=source, before=before)
 
 
 def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
@@ -362,16 +366,16 @@ def _adversaries(
     mechanism: Mechanism,
     universe: Universe,
     other: Universe | None,
-    learned: Mapping[str | None, Floats],
+    estimated: Mapping[str | None, Floats],
     seed: int,
     engine: Engine,
 ) -> Iterator[Adversary]:
-    """The scenario's adversaries, with other pools if there are some."""
+    """Yield the scenario's adversaries, with other pools if given."""
     popularity = scenario.true_popularity(universe) if scenario.popularity_table else None
     for index, entry in enumerate(scenario.adversaries):
         if entry.popularity == "estimated" and entry.estimate_from is None:
             with located(file=scenario.file, place=f"adversary[{index}]"):
-                adversary = adversary_of(entry, other_pools(entry, universe), [learned[entry.method]])
+                adversary = adversary_of(entry, other_pools(entry, universe), [estimated[entry.method]])
         else:
             adversary = build_adversary(scenario, index, universe, popularity, mechanism, seed, engine.map)
         if other is not None:
@@ -381,14 +385,14 @@ def _adversaries(
 
 
 def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Adversary]) -> list[StatedPopularity]:
-    """The popularities that adversaries assume, each once; who estimates it from the same reports assumes none."""
+    """Return the distinct popularities that adversaries assume; those estimated from the same reports are none."""
     found: list[StatedPopularity] = []
     for entry, adversary in zip(scenario.adversaries, adversaries, strict=True):
         popularity = adversary.popularity
         if entry.popularity == "uniform" or (entry.popularity == "estimated" and entry.estimate_from is None):
             continue
         if entry.popularity == "estimated":
-            # estimated from simulated reports, whose popularity is known without noise
+            # the popularity of the simulated reports that it is estimated from is known
             popularity = scenario.true_popularity(universe)
         stated = StatedPopularity(adversary=adversary.name, universe=adversary.universe, popularity=popularity)
         if not any(stated.equals(other) for other in found):
@@ -396,26 +400,26 @@ def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Advers
     return found
 
 
-def _methods(scenario: Scenario) -> tuple[str | None, ...]:
-    """How adversaries estimate the popularity from the reports that they attack; none if nobody does."""
+def _estimation_methods(scenario: Scenario) -> tuple[str | None, ...]:
+    """Return the methods by which adversaries estimate the popularity from the attacked reports."""
     learning = (
         entry for entry in scenario.adversaries if entry.popularity == "estimated" and entry.estimate_from is None
     )
     return tuple(dict.fromkeys(entry.method for entry in learning))
 
 
-def _learned(reading: Reading, chunks: list[Chunk], engine: Engine) -> dict[str | None, Floats]:
-    """The popularity that the reports tell, by each method that an adversary has."""
+def _estimated_popularity(reading: ReportReader, chunks: list[Chunk], engine: Engine) -> dict[str | None, Floats]:
+    """Estimate the popularity from the reports, by each method."""
     counting = {method: Counting(reading.mechanism, engine, method) for method in reading.methods}
     if counting:
-        for found in warmed(engine, counted_of, reading, chunks):
+        for found in run_tasks(engine, count_chunk, reading, chunks):
             for one, (counted, reports) in zip(counting.values(), found, strict=True):
                 one.join(counted, reports)
     return {method: one.estimate().popularity for method, one in counting.items()}
 
 
-def counted_of(reading: Reading, chunk: Chunk, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
-    """Task: what each method of estimating needs to know of the reports of a chunk, and how many there are."""
+def count_chunk(reading: ReportReader, chunk: Chunk, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
+    """Count the reports of a chunk for each method of estimation (a task)."""
     reports, out = reading.block(chunk)[1], list[tuple[Any, int]]()
     for method in reading.methods:
         counting = Counting(reading.mechanism, engine, method)
@@ -424,10 +428,10 @@ def counted_of(reading: Reading, chunk: Chunk, engine: Local, tick: Tick) -> lis
     return out
 
 
-def warmed(
+def run_tasks(
     engine: Engine, function: Callable[..., Any], shared: Any, items: Iterable[Any], tick: Tick | None = None
 ) -> Iterator[Any]:
-    """The tasks of a round, the first one alone: it compiles for all."""
+    """Run the tasks of a round, the first one alone: it compiles for all."""
     waiting = iter(items)
     yield from engine.tasks(function, shared, islice(waiting, 1), tick)
     yield from engine.tasks(function, shared, waiting, tick)

@@ -1,11 +1,11 @@
-"""The rows of a file, brought together by user without holding all users: an external shuffle through Parquet files.
+"""Gather the rows of a file by user without holding all users: an external shuffle through Parquet files.
 
-Rows are cut into chunks that fit into memory. What the attack needs to know of each report of a chunk is written as a
-Parquet file in the order of the users' hashes. A partition of users is an interval of hashes: a scan of all files reads
-it back, and row groups whose statistics exclude it are skipped. All files are in one folder, which every worker sees.
+Rows are split into chunks that fit into memory. The features of each report of a chunk are written as a Parquet file in
+the order of the users' hashes. A partition of users is an interval of hashes: a scan of all files reads it back, and
+skips row groups by their statistics. All files are in one folder that every worker can read.
 
-The hash of a name decides in which partition a user is, where in the output, and how ties between pools are broken. Two
-names of one hash are still two users: names are compared wherever rows are brought together.
+The hash of a name determines the user's partition, the position in the output, and how ties between pools are broken.
+Two names with one hash are still two users: names are compared wherever rows are gathered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, u
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Rows that one task takes, read in batches as a whole table is."""
+    """Rows of one task, read in batches as a whole table is."""
 
     number: int
     rows: tuple[Rows, ...]
@@ -47,22 +47,22 @@ class Chunk:
         return sum(rows.count for rows in self.rows)
 
     def batches(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, held: int = 0) -> Iterator[Batch]:
-        """The rows as they were cut, for the same memory."""
+        """Yield the rows as they were split, with the same memory."""
         for rows in self.rows:
             batch = rows.read(columns)
             if batch.frame.height != rows.count:
-                raise changed(rows.file)
+                raise changed_error(rows.file)
             yield batch
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Reading:
+class ReportReader:
     """What every task that reads reports needs.
 
     Parameters
     ----------
     methods : those by which adversaries estimate the popularity.
-    devices : what users are called in place of some names of the file: columns ``pseudonym`` and ``user``.
+    devices : names of users that replace linked pseudonyms: columns ``pseudonym`` and ``user``.
     """
 
     mechanism: Mechanism
@@ -72,7 +72,7 @@ class Reading:
     devices: pl.DataFrame | None = None
 
     def block(self, chunk: Chunk) -> tuple[pl.Series, Reports]:
-        """The users and the reports of a chunk, checked."""
+        """Return the users and the validated reports of a chunk."""
         check_shared(self.folder, "the folder of temporary files")
         users, reports = next(blocks(chunk, self.mechanism.report_columns, self.universe, rows=chunk.count))
         if self.devices is not None:
@@ -80,10 +80,10 @@ class Reading:
         return users, reports
 
 
-def cut(
-    source: Source, reading: Reading, *, size: int, letters: int, max_bytes: int
+def split_chunks(
+    source: Source, reading: ReportReader, *, size: int, name_bytes: int, max_bytes: int
 ) -> tuple[list[Chunk], pl.DataType]:
-    """Pieces of at most `size` rows and `letters` bytes of names, in order, and the type of users' names.
+    """Split into chunks of at most `size` rows and `name_bytes` bytes of names; return them and the type of names.
 
     `max_bytes` is for reading.
     """
@@ -97,7 +97,7 @@ def cut(
         if rows.first == 1:
             dtype = users_of(replace(rows, count=0).read([USER]), dtype).dtype
         full = sum(each.count for each in held) + rows.count > size
-        if held and (full or sum(each.size for each in held) + rows.size > letters):
+        if held and (full or sum(each.size for each in held) + rows.size > name_bytes):
             chunks.append(Chunk(number=len(chunks), rows=tuple(held)))
             held = []
         held.append(rows)
@@ -105,24 +105,24 @@ def cut(
     return [*chunks, Chunk(number=len(chunks), rows=tuple(held))], dtype
 
 
-def changed(file: Path) -> InputError:
-    """The error of a file that is not what it was when it was cut."""
+def changed_error(file: Path) -> InputError:
+    """Return the error of a file that has changed since it was split."""
     return InputError("must not change while it is read", file=file)
 
 
 def name_hashes(names: pl.Series) -> Keys:
-    """64 bits of each name, from its UTF-8 bytes; an integer is called by its decimal digits, as CSV would have it."""
+    """Hash each name to 64 bits, from its UTF-8 bytes; an integer as its decimal digits, as in CSV."""
     out, begin = np.empty(len(names), dtype=np.uint64), 0
     for some in copied(names.cast(pl.String)):
-        letters = np.frombuffer(some.str.join("").item().encode(), dtype=np.uint8)
+        name_bytes = np.frombuffer(some.str.join("").item().encode(), dtype=np.uint8)
         ends = np.cumsum(some.str.len_bytes().to_numpy(), dtype=np.int64)
-        hash_names(letters, ends, out[begin : begin + len(some)])
+        hash_names(name_bytes, ends, out[begin : begin + len(some)])
         begin += len(some)
     return out
 
 
-def together(names: pl.Series, hashes: Keys) -> tuple[Integers, Integers]:
-    """The entries in the order of their users (by hash, then name), those of a user in their own order.
+def group_by_user(names: pl.Series, hashes: Keys) -> tuple[Integers, Integers]:
+    """Order the entries by user (by hash, then name), and within a user by position.
 
     Returns
     -------
@@ -140,33 +140,33 @@ def together(names: pl.Series, hashes: Keys) -> tuple[Integers, Integers]:
 
 
 def _changes(names: pl.Series) -> Integers:
-    """Where a name differs from the one before."""
+    """Return where a name differs from the one before."""
     return np.flatnonzero((names != names.shift()).fill_null(True).to_numpy())
 
 
 def first_rows(names: pl.Series, hashes: Keys, horizon: int) -> tuple[Integers, Integers, Integers]:
-    """The first rows of each user, up to the horizon: user after user (by hash, then name), each in order of time.
+    """Return the first rows of each user, up to the horizon, by user (hash, then name) and within by time.
 
     Returns
     -------
     rows : (rows,) which these are; first : (users,) the first of each; lengths : (users,) how many of each.
     """
-    order, starts = together(names, hashes)
+    order, starts = group_by_user(names, hashes)
     lengths = np.minimum(np.diff(np.append(starts, len(order))), horizon)
     return order[positions(starts, lengths)], order[starts], lengths
 
 
-FEWER = "look at fewer of them with `observations`"
+FEWER = "use fewer of them with `observations`"
 
-#: The column of hashes; blanks are in no name of a report's column.
+#: The column of hashes; no report column has a blank in its name.
 HASH = "user hash"
 
-#: Rows of a row group, and about how many bytes of features it has at most: what is read for one of them.
+#: Rows of a row group, and about the bytes of its features, at most.
 GROUP_ROWS, GROUP_BYTES = 1 << 13, 1 << 20
 
 
 def write_chunk(folder: Path, chunk: int, names: pl.Series, hashes: Keys, features: Reports) -> None:
-    """Write the features of the reports of a chunk, in the order of the users' hashes, each row as its bytes."""
+    """Write the features of the reports of a chunk, in the order of the users' hashes, each row as bytes."""
     frame = pl.DataFrame({HASH: hashes, USER: names} | {name: binary(_as_bytes(features[name])) for name in features})
     row = sum(column.nbytes for column in features.values()) // len(names)
     size = max(1, min(GROUP_ROWS, GROUP_BYTES // max(1, row)))
@@ -196,31 +196,31 @@ class Partition(NamedTuple):
     high: int
 
 
-#: Copies of the features of a partition that are held while they are brought into order and used.
-COPIES = 3
+#: Copies of the features of a partition that are held while they are ordered and scored.
+N_COPIES = 3
 
-#: Copies of the features of a user's reports that scoring holds beside, and reports of a user that are never refused.
-SCORED, ALWAYS = 2, 1 << 16
+#: Further copies of a user's features during scoring, and reports of a user that are never refused.
+N_SCORING_COPIES, MIN_MAX_REPORTS = 2, 1 << 16
 
-#: Bytes that a row takes beside its features, and a user for each chunk that has rows of it.
-A_ROW, NAMED = 48, 128
+#: Bytes of a row beside its features, and of a user in each chunk.
+ROW_OVERHEAD, USER_OVERHEAD = 48, 128
 
 
-def partitions(users: int, rows: int, letters: int, row: int, max_bytes: int) -> Iterator[Partition]:
-    """So many equal intervals of hashes that a partition takes about `max_bytes` bytes, the features of a report `row`.
+def partitions(users: int, rows: int, name_bytes: int, row: int, max_bytes: int) -> Iterator[Partition]:
+    """Yield equal intervals of hashes such that a partition takes about `max_bytes` bytes.
 
-    users, rows, letters : those of all chunks together, and the bytes of users' names.
+    users, rows, name_bytes : those of all chunks together, and the bytes of users' names; row : bytes of the features.
     """
-    needed = COPIES * ((row + A_ROW) * rows + letters) + NAMED * users
+    needed = N_COPIES * ((row + ROW_OVERHEAD) * rows + name_bytes) + USER_OVERHEAD * users
     count = min(users, -(-needed // max(1, max_bytes)))
     edges = [number * 2**64 // count for number in range(count + 1)]
     for number in range(count):
         yield Partition(number, edges[number], edges[number + 1])
 
 
-def fitting_reports(row: int, max_bytes: int) -> int:
-    """How many reports of one user fit into so many bytes, the features of a report `row`; some always do."""
-    return max(ALWAYS, max_bytes // ((COPIES + SCORED) * (row + 8)))
+def max_reports_of_user(row: int, max_bytes: int) -> int:
+    """Return how many reports of one user fit into memory, by the bytes of the features of a report."""
+    return max(MIN_MAX_REPORTS, max_bytes // ((N_COPIES + N_SCORING_COPIES) * (row + 8)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -231,7 +231,7 @@ class Gathered:
     ----------
     names, hashes : (users,) who they are.
     lengths : (users,) reports of each.
-    features : what the `Scorer` asks for of each report, user after user, each in order of time.
+    features : those of the `Scorer` for each report, by user and within by time.
     """
 
     names: pl.Series
@@ -241,16 +241,16 @@ class Gathered:
 
 
 def read_partition(folder: Path, chunks: int, partition: Partition) -> pl.DataFrame:
-    """The rows of a partition's users, in the order of chunks."""
+    """Read the rows of a partition's users, in the order of chunks."""
     files = [_file(folder, chunk) for chunk in range(chunks)]
     scan = pl.scan_parquet(files, glob=False, hive_partitioning=False)
     return scan.filter(pl.col(HASH).is_between(partition.low, partition.high - 1)).collect()
 
 
 def gather(frame: pl.DataFrame, horizon: int, columns: Reports, max_reports: int) -> Gathered:
-    """The users of these rows, by hash and then name, with the first reports of each, up to the horizon.
+    """Group rows by user (hash, then name), with the first reports of each, up to the horizon.
 
-    `columns` are those of features, without rows. A user with more than `max_reports` of them is refused.
+    `columns` are those of the features, without rows. A user with more than `max_reports` of them is refused.
     """
     names, hashes = frame[USER], frame[HASH].to_numpy()
     rows, first, lengths = first_rows(names, hashes, horizon)

@@ -1,4 +1,4 @@
-"""Summaries over all users of a file, and guesses compared with the ground truth where it is given."""
+"""Summarize the posteriors of all users of a file, and evaluate guesses where the ground truth is given."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.precision import precision
 from poolscope.workflows.attack.scoring import Scored, Scorer
 
-#: What confidences are summed up in: whole numbers, whose sum depends on no order.
-GRAIN = 2.0**-40
+#: Unit of summed confidences: sums of integers do not depend on the order.
+UNIT = 2.0**-40
 
 
-class Counts(NamedTuple):
-    """Some users summed up: how many they are, reports used (observations,), confidence (adversaries, observations) in
-    units of `GRAIN`, how many it is sure of (levels, adversaries, observations), guesses (adversaries, observations,
-    pools + 1), the standard errors of confidences as these are, and the largest of them (adversaries, observations)."""
+class UserCounts(NamedTuple):
+    """Sums over some users.
+
+    users : how many; used : (observations,) reports; confidence : (adversaries, observations) in units of `UNIT`.
+    confident_at_threshold : (levels, adversaries, observations) users at each level.
+    guesses : (adversaries, observations, pools + 1) users by guess, the last without one.
+    error, largest : (adversaries, observations) sum and maximum of the standard errors of confidences, in `UNIT`.
+    """
 
     users: int
     used: Integers
@@ -37,20 +41,20 @@ class Counts(NamedTuple):
     error: Integers
     largest: Integers
 
-    def __add__(self, other: Counts) -> Counts:  # type: ignore[override]
-        """Of both groups of users."""
+    def __add__(self, other: UserCounts) -> UserCounts:  # type: ignore[override]
+        """Add two groups of users."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in self._fields}
-        return Counts(**sums | {"largest": np.maximum(self.largest, other.largest)})
+        return UserCounts(**sums | {"largest": np.maximum(self.largest, other.largest)})
 
 
-def count(scorer: Scorer, scored: Scored) -> Counts:
-    """Some users summed up."""
+def count(scorer: Scorer, scored: Scored) -> UserCounts:
+    """Sum over some users."""
     guessed, pools = scorer.guessed(scored), len(scorer.pool_names)
-    error = np.rint(scored.error / GRAIN).astype(np.int64)
-    return Counts(
+    error = np.rint(scored.error / UNIT).astype(np.int64)
+    return UserCounts(
         users=len(scored.used),
         used=scored.used.sum(axis=0),
-        confidence=np.rint(scored.confidence / GRAIN).astype(np.int64).sum(axis=0),
+        confidence=np.rint(scored.confidence / UNIT).astype(np.int64).sum(axis=0),
         confident_at_threshold=np.stack(
             [(scored.confidence >= level).sum(axis=0) for level in with_threshold(scorer.threshold)]
         ),
@@ -62,16 +66,16 @@ def count(scorer: Scorer, scored: Scored) -> Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Guessed:
-    """How confident one adversary is after n reports of each user, and how its guesses spread.
+    """How confident one adversary is after n reports of each user, and the distribution of its guesses.
 
     Parameters
     ----------
     n : None is all reports; reports : how many were used of all users together.
-    confidence : the mean over users; baseline : 1/k, what a random guess has.
-    confident_at_threshold : of how many users it is sure at n, by the confidence that this takes.
-    guesses : for how many users each of its pools is guessed; no_guess : for how many none, as with a threshold.
-    confidence_mcse, confidence_mcse_max : where its posteriors are sampled, the standard error that this leaves a
-        confidence with, in the mean and at most.
+    confidence : the mean over users; baseline : 1/k, that of a random guess.
+    confident_at_threshold : number of users at n with at least each confidence.
+    guesses : for how many users each of its pools is guessed; no_guess : for how many none, below the threshold.
+    confidence_mcse, confidence_mcse_max : Monte Carlo standard error of a confidence where posteriors are sampled: mean
+        and maximum.
     """
 
     adversary: str
@@ -86,12 +90,12 @@ class Guessed:
     confidence_mcse_max: float | None = None
 
 
-def surest(frame: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Of each adversary the users that it is surest of after all their reports, so many of them, the surest first."""
+def top_users(frame: pl.DataFrame, count: int) -> pl.DataFrame:
+    """Return the users that each adversary is most confident about after all their reports, in that order."""
     if not count:
         return frame.clear()
     last = frame.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
-    # users of the same confidence in the order of their names: partitions may come in any
+    # ties in the order of the users' names: partitions come in any order
     rows = last.sort(pl.col("confidence"), pl.col("user").cast(pl.String), descending=[True, False])
     order = {name: place for place, name in enumerate(frame["adversary"].unique(maintain_order=True))}
     parts = [part.head(count) for part in rows.partition_by("adversary", maintain_order=True)]
@@ -99,19 +103,19 @@ def surest(frame: pl.DataFrame, count: int) -> pl.DataFrame:
 
 
 class Tally:
-    """How confident the adversaries are and how their guesses spread, summed up over partitions, and the first rows."""
+    """Accumulates counts, preview rows and top users over partitions."""
 
     def __init__(self, scorer: Scorer, head: int, top: int) -> None:
         self._scorer, self._most, self._surest = scorer, head, top
-        self._sums: Counts | None = None
+        self._sums: UserCounts | None = None
         self._head: list[tuple[int, dict[str, Any]]] = []
         self._top: pl.DataFrame | None = None
 
-    def add(self, number: int, counts: Counts, head: list[dict[str, Any]], top: pl.DataFrame) -> None:
-        """Add a partition, whichever is done first."""
-        self._top = top if self._top is None else surest(pl.concat([self._top, top]), self._surest)
-        # Python's integers: many users' confidences are more than 64 bits hold
-        more = Counts._make(np.asarray(count, dtype=object) for count in counts)
+    def add(self, number: int, counts: UserCounts, head: list[dict[str, Any]], top: pl.DataFrame) -> None:
+        """Add a partition, in any order."""
+        self._top = top if self._top is None else top_users(pl.concat([self._top, top]), self._surest)
+        # Python's integers: the sum may exceed 64 bits
+        more = UserCounts._make(np.asarray(count, dtype=object) for count in counts)
         self._sums = more if self._sums is None else self._sums + more
         self._head = sorted([*self._head, *((number, row) for row in head)], key=lambda row: row[0])[: self._most]
 
@@ -126,11 +130,11 @@ class Tally:
 
     @property
     def top(self) -> list[dict[str, Any]]:
-        """The surest rows, see `surest`."""
+        """The rows of the top users, see `top_users`."""
         return [] if self._top is None else self._top.rows(named=True)
 
     def results(self) -> list[Guessed]:
-        """One record for each adversary and observation count."""
+        """Return one record for each adversary and observation count."""
         scorer, sums = self._scorer, self._sums
         assert sums is not None
         asked = [None] if scorer.observations is None else list(scorer.observations)
@@ -139,7 +143,7 @@ class Tally:
                 adversary=adversary.name,
                 n=n,
                 reports=int(sums.used[o]),
-                confidence=sums.confidence[a, o] / self.users * GRAIN,
+                confidence=sums.confidence[a, o] / self.users * UNIT,
                 confident_at_threshold={
                     level: int(sums.confident_at_threshold[i, a, o])
                     for i, level in enumerate(with_threshold(scorer.threshold))
@@ -151,29 +155,28 @@ class Tally:
                 },
                 no_guess=int(sums.guesses[a, o, -1]),
                 baseline=1.0 / len(adversary.hypotheses),
-                confidence_mcse=sums.error[a, o] / self.users * GRAIN if a in scorer.grouping else None,
-                confidence_mcse_max=sums.largest[a, o] * GRAIN if a in scorer.grouping else None,
+                confidence_mcse=sums.error[a, o] / self.users * UNIT if a in scorer.grouping else None,
+                confidence_mcse_max=sums.largest[a, o] * UNIT if a in scorer.grouping else None,
             )
             for a, adversary in enumerate(scorer.adversaries)
             for o, n in enumerate(asked)
         ]
 
 
-#: How often a calibrated adversary may be called otherwise, for all adversaries together.
+#: Probability that a calibrated adversary is called miscalibrated, for all adversaries together.
 ERROR = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """How right one adversary is about the users whose pool is known, after all their reports.
+    """How often one adversary is correct about the users of the ground truth, after all their reports.
 
     Parameters
     ----------
-    users : how many these are; guessed : about how many of them there is a guess.
-    precision : share of right guesses among these.
-    ece : mean gap of confidence and success; ece_null_p95 : what chance explains in 95 of 100
-        cases.
-    calibrated : whether chance explains the gap, in all but `ERROR` of the cases.
+    users : how many these are; guessed : how many of them have a guess.
+    precision : share of correct guesses among these.
+    ece : expected calibration error; ece_null_p95 : its 95th percentile under perfect calibration.
+    calibrated : whether the error is consistent with perfect calibration, at an error of `ERROR`.
     """
 
     adversary: str
@@ -186,17 +189,17 @@ class Evaluation:
 
     @property
     def violation(self) -> str:
-        """What is wrong with one that is not calibrated."""
+        """The violation of an adversary that is not calibrated."""
         assert self.ece is not None
-        gap = f"confidence and success differ by {self.ece.value:.3f}"
+        gap = f"expected calibration error {self.ece.value:.3f}"
         return (
-            f"adversary {self.adversary} is not calibrated: {gap}, where chance explains "
-            f"{self.ece_null_p95:.3f}; its assumptions do not hold for these users"
+            f"adversary {self.adversary} is not calibrated: {gap}, 95th percentile under "
+            f"calibration {self.ece_null_p95:.3f}; its assumptions do not hold for these users"
         )
 
 
 def read_truth(path: str | PathLike[str]) -> pl.DataFrame:
-    """A table ``user``, ``pool``, each user once."""
+    """Read a table ``user``, ``pool``, each user once."""
     table = read_table(path, ("user", "pool"))
     users = table.names("user").cast(pl.String)
     if (twice := users.is_duplicated()).any():
@@ -214,8 +217,8 @@ def check_pools(truth: pl.DataFrame, pools: Sequence[str], file: str | PathLike[
         raise InputError(rule, value=name, place=f"row {row + 1}", file=file, remedy=did_you_mean(name, pools))
 
 
-def judged(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Evaluation]:
-    """Each adversary of a table of posteriors, beside the truth."""
+def evaluate(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Evaluation]:
+    """Evaluate each adversary of a table of posteriors by the ground truth."""
     rows = posteriors.select("user", "adversary", "n", "guess", "confidence")
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
     found = last.join(truth.lazy(), on="user", how="inner").collect().sort("user")
@@ -223,10 +226,11 @@ def judged(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Eva
         raise InputError("must have users of the reports", place="ground_truth")
     names = rows.select("adversary").unique(maintain_order=True).collect()["adversary"]
     level = 1.0 - ERROR / len(names)
-    return [_judged(name, found.filter(pl.col("adversary") == name), seed, level) for name in names]
+    return [_evaluate_adversary(name, found.filter(pl.col("adversary") == name), seed, level) for name in names]
 
 
-def _judged(adversary: str, rows: pl.DataFrame, seed: int, level: float) -> Evaluation:
+def _evaluate_adversary(adversary: str, rows: pl.DataFrame, seed: int, level: float) -> Evaluation:
+    """Evaluate one adversary."""
     guessed = rows.drop_nulls("guess").with_columns((pl.col("guess") == pl.col("pool")).alias(CORRECT))
     some = guessed.height > 0
     gap = ece(guessed, seed) if some else None

@@ -1,7 +1,7 @@
-"""A run and its folder: blocks of outcomes as they are finished, then the summary.
+"""Play the game of a scenario into a run folder: blocks of outcomes as they finish, then the summary.
 
-A block counts once its file is flushed and renamed and the manifest names it, so a run that was stopped at any moment
-goes on where it was.
+A block counts once its file is flushed and renamed and the manifest names it. A run that was interrupted at any moment
+resumes there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from poolscope.workflows.audit.run_folder import (
 )
 from poolscope.workflows.audit.tables import HELD
 
-KEPT, GO_ON = "what is finished is kept", "go on with `resume`"
+FINISHED, CONTINUE = "finished blocks are saved", "continue with `resume`"
 
 
 @checked
@@ -75,9 +75,9 @@ def audit(
     progress.stage("Preparing")
     scenario = as_asked(scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism)
     game = build_game(scenario, seed, engine.map)
-    kept = read_manifest(out) if resume else None
+    previous = read_manifest(out) if resume else None
     asked = users_to_play(game, users or (scenario.users.count if scenario.users else None))
-    plan = plan_blocks(game, asked or (kept.users if kept else None), seed, engine, out, scenario.file)
+    plan = plan_blocks(game, asked or (previous.users if previous else None), seed, engine, out, scenario.file)
     if plan.warning:
         warnings.warn(plan.warning, stacklevel=2)
     manifest = Manifest(
@@ -85,17 +85,17 @@ def audit(
         seed=seed,
         users=plan.users,
         version=__version__,
-        block=kept.block if kept else plan.block,
+        block=previous.block if previous else plan.block,
         inputs=input_files(scenario),
     )
-    if kept:
-        manifest = continued(kept, manifest, out)
+    if previous:
+        manifest = continued(previous, manifest, out)
     progress.begin(plan.users)
     try:
         with claimed(out):
             check_run(out, resume)
             play_missing(game, manifest, out, engine, progress.tick)
-            progress.stage("Summing up")
+            progress.stage("Summarizing")
             summary = summary_of(scenario, game, manifest, OutcomeFiles.within(out / "outcomes"))
             summary = summary.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
             write_text(out / "summary.json", json.dumps(summary.as_json(), indent=1, allow_nan=False) + "\n")
@@ -105,24 +105,24 @@ def audit(
 
 
 def check_run(out: Path, resume: bool) -> None:
-    """The folder of a run is new or empty, or the run's own."""
+    """Refuse a folder that is neither new nor empty, nor the run's own where it is resumed."""
     there = (out / "manifest.json").exists()
     if resume and (there or _hardly_begun(out)):
         check_folder(out)
     elif there:
-        check_new(out, what="holds another run", remedy=f"{GO_ON} or {ANOTHER}")
+        check_new(out, what="holds another run", remedy=f"{CONTINUE} or {ANOTHER}")
     else:
         check_new(out)
 
 
 def _hardly_begun(out: Path) -> bool:
-    """Whether a folder is what a run leaves that was stopped before its manifest: nothing that is finished."""
+    """Return whether a folder is that of a run interrupted before its manifest: nothing is finished."""
     found = [*out.glob("*"), *out.glob("outcomes/*")]
     return all(path.name in (LOCK, "outcomes") or is_unfinished(path) for path in found)
 
 
 def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick: Tick) -> None:
-    """Play the blocks that are not there yet; each is on disk before it counts."""
+    """Play the missing blocks; each is on disk before it counts."""
     folder = out.absolute() / "outcomes"
     fresh = not (out / "manifest.json").exists()
     done = [block for block in all_blocks(manifest.users, manifest.block) if block.name in manifest.parts]
@@ -146,17 +146,17 @@ def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick
 
 
 def stopped(error: OSError | PoolscopeError, out: Path, nothing: bool) -> PoolscopeError:
-    """What ended a run, and what to do; `nothing` was finished, or what was is kept."""
+    """Return the error of an interrupted run, with its remedy; `nothing` says that no block was finished."""
     if isinstance(error, InputError):
         return error
     if isinstance(error, OSError):
-        remedy = ANOTHER if nothing else f"{KEPT}: make room and {GO_ON}"
+        remedy = ANOTHER if nothing else f"{FINISHED}: free disk space and {CONTINUE}"
         return unwritable(out, error, remedy)
-    return PoolscopeError(f"{out}: {error}" + ("" if nothing else f"; {KEPT}: {GO_ON}"))
+    return PoolscopeError(f"{out}: {error}" + ("" if nothing else f"; {FINISHED}: {CONTINUE}"))
 
 
 def clear(out: Path, manifest: Manifest) -> None:
-    """Take away what does not count: files that were not finished, and blocks that the manifest does not name."""
+    """Delete what does not count: unfinished files, and blocks that the manifest does not name."""
     for folder in (out, out / "outcomes"):
         sweep(folder)
     for path in (out / "outcomes").glob("part-*.parquet"):
@@ -167,7 +167,7 @@ def clear(out: Path, manifest: Manifest) -> None:
 def records_of(
     outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold: float | None
 ) -> Iterator[tuple[Record, list[PoolRecord]]]:
-    """The record of each attack, and those of the users of each preferred pool."""
+    """Yield the record of each attack, and those of the users of each preferred pool."""
     held, counting = outcomes.extended(HELD), outcomes.extended((*counted_columns(threshold), "posterior_true"))
     own = (
         (EXPOSED[DEFAULT_THRESHOLD], DEFAULT_THRESHOLD)
@@ -176,7 +176,7 @@ def records_of(
     )
     pools = {a.name: a.universe.pool_names for a in game.adversaries}
 
-    def kept(attack: AttackKey, rows: pl.DataFrame) -> tuple[Counted, AttackRows, pl.DataFrame]:
+    def reduced(attack: AttackKey, rows: pl.DataFrame) -> tuple[Counted, AttackRows, pl.DataFrame]:
         return Counted.of(rows, attack[1]), attack_rows(rows, held), pool_sums(rows, attack[1], own[0])
 
     def summarize_attack(
@@ -192,11 +192,11 @@ def records_of(
 
     attacks = [(name, n) for name in game.pool_counts for n in game.observations]
     columns = tuple(dict.fromkeys(("user", *counting, *needed(held))))
-    return outcomes.map_reduce(attacks, columns, kept, summarize_attack)
+    return outcomes.map_reduce(attacks, columns, reduced, summarize_attack)
 
 
 def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: OutcomeFiles) -> Summary:
-    """The summary of a finished run; no more of the outcomes is held than memory allows."""
+    """Summarize a finished run, with bounded memory."""
     descriptions = {a.name: a.phrase for a in game.adversaries}
     if game.non_private:
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"

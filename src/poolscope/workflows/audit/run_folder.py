@@ -36,7 +36,7 @@ from poolscope.metrics.records import Record
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import summary_text
 from poolscope.scenario.scenario import Scenario, same_tables
-from poolscope.workflows.audit.tables import Tables, tables
+from poolscope.workflows.audit.tables import FigureTables, figure_tables
 
 COLUMNS = (
     "user",
@@ -155,10 +155,10 @@ class Run:
         return cls(folder=folder, summary=summary, outcomes=OutcomeFiles.within(folder / "outcomes"))
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> FigureTables:
         """What its pictures show."""
         run = self.summary
-        return tables(self.outcomes, len(run.pools), run.seed, run.horizon, run.threshold)
+        return figure_tables(self.outcomes, len(run.pools), run.seed, run.horizon, run.threshold)
 
 
 def read_run(folder: Path) -> Run:

@@ -1,4 +1,17 @@
-"""The law that a mechanism states: all its reports, their likelihoods, p* and q*, and whether these agree."""
+"""Compare the distribution that a mechanism states with itself and with samples.
+
+Where the output space is small, the stated likelihoods are enumerated: their worst-case ratio is the exact epsilon of
+the statement. Samples are compared with the stated p* and q*, and with the stated likelihoods.
+
+Likelihoods are stated up to a factor of the report, so they fix no frequencies; they fix how likely each object is to
+have made each report. Objects are drawn uniformly. Of the reports that the stated likelihoods attribute to an object
+with probability w, a share w must then be that object's. Given the reports, objects are independent, so that the count
+in any set is a sum of independent trials with a known mean, whose tails are no heavier than the binomial's.
+
+References
+----------
+W. Hoeffding. On the distribution of the number of successes in independent trials. Ann. Math. Statist. 27, 1956.
+"""
 
 from __future__ import annotations
 
@@ -12,35 +25,39 @@ from scipy import optimize
 
 from poolscope.core.arrays import Floats
 from poolscope.mechanisms.channel import exact_epsilon
-from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
-from poolscope.mechanisms.pure import CELLS_LISTED, Pure, all_reports, in_parts
+from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports, report_count
+from poolscope.mechanisms.pure import (
+    CELLS_LISTED,
+    Pure,
+    all_reports,
+    in_parts,
+    scaled,
+    summed,
+)
 from poolscope.mechanisms.sketch import Sketch
 from poolscope.metrics.intervals import clopper_pearson
 
-#: Reports times objects for which the factor of each report is sought as well.
+#: Reports times objects up to which the linear program is solved.
 CELLS_SOLVED = 1 << 19
-
 #: Largest universe of which supports are held as a matrix.
 DENSE_UNIVERSE = 1 << 14
-
-#: Objects and pairs of them below which all may differ from a mean by the luck of the hash functions.
-FEWEST_OBJECTS, FEWEST_PAIRS = 10, 40
-
+#: Fewer objects, or pairs of them, may all lie on one side of a mean by chance of the hash functions.
+MIN_OBJECTS, MIN_PAIRS = 10, 40
 #: Confidence of all comparisons with the stated distribution and of all tests of independence, together: a correct
 #: mechanism fails one of them once in a thousand checks. The two kinds share the error evenly.
-LAW_CONFIDENCE = 0.999
-INDEPENDENCE_ERROR = (1.0 - LAW_CONFIDENCE) / 2.0
+DISTRIBUTION_CONFIDENCE = 0.999
+INDEPENDENCE_ERROR = (1.0 - DISTRIBUTION_CONFIDENCE) / 2.0
 #: Both sides of p* (twice), of q* and of the likelihoods, each of `obfuscate` and of `report`.
-LAW_ERROR = (1.0 - LAW_CONFIDENCE) / 2.0 / 16.0
+DISTRIBUTION_ERROR = (1.0 - DISTRIBUTION_CONFIDENCE) / 2.0 / 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exact:
-    """What the stated law promises, from every report that there is.
+    """The exact epsilon of the stated distribution, from every possible report.
 
     epsilon : log of the largest Pr[report | z] / Pr[report | z'].
     reports : how many there are.
-    consistent : whether probabilities exist that fit the stated likelihoods and p*; None where not sought.
+    consistent : whether probabilities exist that match the stated likelihoods and p*; None where that was not computed.
     """
 
     epsilon: float
@@ -50,7 +67,7 @@ class Exact:
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """A stated probability beside the bounds that samples give it; `kept` is None where they cannot judge it."""
+    """A stated probability beside its sampled bounds; `passed` is None where samples cannot decide."""
 
     name: str
     stated: float
@@ -60,15 +77,15 @@ class Share:
 
 
 def likelihoods(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> Floats:
-    """(reports, objects) Pr[report | z] of some objects by the stated law, up to a factor of the report.
+    """Return the stated Pr[report | z] of some objects, (reports, objects), up to a factor of the report.
 
-    Through the masses of single objects: a mechanism of one's own may state these alone.
+    Computed from the masses of single objects: a custom mechanism may state these alone.
     """
     return mechanism.likelihood_offset + mechanism.likelihood_scale * _masses(mechanism, reports, objects)
 
 
 def _masses(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> Floats:
-    """(reports, objects) the mass of pools of one object each."""
+    """Return the mass of pools of one object each, (reports, objects)."""
     if isinstance(mechanism, Sketch):
         return mechanism.restricted(objects).support(reports).astype(np.float64)
     if is_pure(mechanism) and mechanism.universe <= DENSE_UNIVERSE:
@@ -84,21 +101,36 @@ def _masses(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> F
 
 
 def is_pure(mechanism: Any) -> bool:
-    """Whether a report is known by its support: one likelihood inside, another outside."""
+    """Return whether the support determines the likelihood: one value inside, another outside."""
     if isinstance(mechanism, Pure):
         return True
-    # of one's own: supports, and no likelihood that says otherwise
-    return hasattr(mechanism, "support") and (mechanism.likelihood_offset > 0 if states_law(mechanism) else True)
+    # a custom mechanism: supports, and no likelihood that contradicts them
+    return hasattr(mechanism, "support") and (
+        mechanism.likelihood_offset > 0 if states_distribution(mechanism) else True
+    )
 
 
-def states_law(mechanism: Mechanism) -> bool:
-    """Whether the mechanism says anything of its law; one that only samples can be checked as well."""
+def states_distribution(mechanism: Mechanism) -> bool:
+    """Return whether the mechanism states likelihoods; one that only samples can be checked as well."""
     return all(hasattr(mechanism, name) for name in ("mass", "likelihood_offset", "likelihood_scale"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReportSample:
+    """Reports, and the likelihoods that the mechanism states for them."""
+
+    mechanism: Mechanism
+    reports: Reports
+
+    def log_likelihood(self, objects: Sequence[int]) -> Floats:
+        """Return the stated log likelihood up to a constant of each report, (reports, objects)."""
+        with np.errstate(divide="ignore"):
+            return np.log(likelihoods(self.mechanism, self.reports, objects))
+
+
 def exact(mechanism: Mechanism) -> Exact | None:
-    """The stated law's worst-case ratio by enumeration; None where there are too many reports or no law is stated."""
-    if not states_law(mechanism):
+    """Enumerate the stated distribution; None where the output space is too large or nothing is stated."""
+    if not states_distribution(mechanism):
         return None
     reports = all_reports(mechanism, CELLS_LISTED // mechanism.universe)
     if reports is None:
@@ -112,10 +144,9 @@ def exact(mechanism: Mechanism) -> Exact | None:
 
 
 def normalizes(distribution: Floats, support: NDArray[np.bool_] | None, p_star: float | None) -> bool:
-    """Whether the likelihoods can be probabilities: sum to one for every object, and to p* over its support.
+    """Return whether the likelihoods can be probabilities: sum to one for every object, and to p* over its support.
 
-    The likelihood of a report is stated up to a factor of its own; sought are factors that are not negative (a linear
-    programme).
+    The likelihood of a report is stated up to a factor, so this is a linear program for factors that are not negative.
     """
     ones = np.ones(distribution.shape[1])
     equations, values = distribution.T, ones
@@ -127,7 +158,7 @@ def normalizes(distribution: Floats, support: NDArray[np.bool_] | None, p_star: 
 
 
 def stated(mechanism: Any, name: str) -> float | None:
-    """A probability of the mechanism, where it states one."""
+    """Return a probability of the mechanism, where it states one."""
     value = getattr(mechanism, name, None)
     return None if value is None else float(value)
 
@@ -135,7 +166,7 @@ def stated(mechanism: Any, name: str) -> float | None:
 def support_shares(
     mechanism: Mechanism, objects: Sequence[int], trials: Sequence[int], counts: NDArray[np.int64]
 ) -> tuple[Share, ...]:
-    """p* and q* beside what reports of some objects show.
+    """Compare p* and q* with the supports of sampled reports.
 
     Parameters
     ----------
@@ -145,8 +176,8 @@ def support_shares(
     Notes
     -----
     p* of a pure mechanism holds for each object and for all of them together. Other probabilities are means over the
-    mechanism's public randomness (hash functions), around which objects and pairs of objects scatter: a mean must lie
-    between the lowest and the highest that they allow. A few may all lie on one side by luck; they judge nothing.
+    mechanism's public randomness (hash functions), around which objects and pairs of objects vary: a mean must lie
+    between the lowest and the highest bound. A few objects may all lie on one side by chance; they decide nothing.
     """
     p, q = stated(mechanism, "p_star"), stated(mechanism, "q_star")
     if p is None or q is None:
@@ -154,33 +185,145 @@ def support_shares(
     n = np.asarray(trials, dtype=np.int64)
     own = counts[np.arange(len(objects)), list(objects)]
     pure = is_pure(mechanism)
-    shares = [_exactly("p*", p, own, n) if pure else _between("p*", p, own, own, n, len(own), FEWEST_OBJECTS)]
+    shares = [_constant_share("p*", p, own, n) if pure else _mean_share("p*", p, own, own, n, len(own), MIN_OBJECTS)]
     if mechanism.universe > 1:
         others = counts.copy()
         others[np.arange(len(objects)), list(objects)] = others[np.arange(len(objects)), np.array(objects) - 1]
-        few, many = others.min(axis=1), others.max(axis=1)
-        shares.append(_between("q*", q, few, many, n, others.size - len(objects), FEWEST_PAIRS))
+        lowest, highest = others.min(axis=1), others.max(axis=1)
+        shares.append(_mean_share("q*", q, lowest, highest, n, others.size - len(objects), MIN_PAIRS))
     return tuple(shares)
 
 
-def _exactly(name: str, value: float, hits: NDArray[np.int64], trials: NDArray[np.int64]) -> Share:
-    """A probability that is the same in all samples."""
-    each = clopper_pearson(hits, trials, LAW_ERROR / len(hits))
-    low, high = (float(bound) for bound in clopper_pearson(int(hits.sum()), int(trials.sum()), LAW_ERROR))
-    kept = bool(low <= value <= high and np.all(each[0] <= value) and np.all(value <= each[1]))
-    return Share(name=name, stated=value, low=low, high=high, passed=kept)
+def _constant_share(name: str, value: float, hits: NDArray[np.int64], trials: NDArray[np.int64]) -> Share:
+    """Bound a probability that is the same for all objects."""
+    each = clopper_pearson(hits, trials, DISTRIBUTION_ERROR / len(hits))
+    low, high = (float(bound) for bound in clopper_pearson(int(hits.sum()), int(trials.sum()), DISTRIBUTION_ERROR))
+    passed = bool(low <= value <= high and np.all(each[0] <= value) and np.all(value <= each[1]))
+    return Share(name=name, stated=value, low=low, high=high, passed=passed)
 
 
-def _between(
+def _mean_share(
     name: str,
     value: float,
-    few: NDArray[np.int64],
-    many: NDArray[np.int64],
+    lowest: NDArray[np.int64],
+    highest: NDArray[np.int64],
     trials: NDArray[np.int64],
     shares: int,
-    fewest: int,
+    min_shares: int,
 ) -> Share:
-    """A probability that is the mean of many shares, of which each object's smallest and largest count are given."""
-    low = float(clopper_pearson(few, trials, LAW_ERROR / shares)[0].min())
-    high = float(clopper_pearson(many, trials, LAW_ERROR / shares)[1].max())
-    return Share(name=name, stated=value, low=low, high=high, passed=low <= value <= high if shares >= fewest else None)
+    """Bound a probability that is a mean of many shares, from the smallest and largest count of each object."""
+    low = float(clopper_pearson(lowest, trials, DISTRIBUTION_ERROR / shares)[0].min())
+    high = float(clopper_pearson(highest, trials, DISTRIBUTION_ERROR / shares)[1].max())
+    return Share(
+        name=name, stated=value, low=low, high=high, passed=low <= value <= high if shares >= min_shares else None
+    )
+
+
+#: Reports times objects for which supports are counted.
+CELLS_COUNTED = 1 << 28
+
+
+class SupportCounter:
+    """Counts the objects that the reports of each tested object support, for a limited number of reports."""
+
+    def __init__(self, mechanism: Any, objects: tuple[int, ...]) -> None:
+        self.mechanism = mechanism
+        self.objects = objects
+        self.known = all(stated(self.mechanism, name) is not None for name in ("p_star", "q_star"))
+        self.most = CELLS_COUNTED // (self.mechanism.universe * len(self.objects))
+        self.counts = np.zeros((len(self.objects), self.mechanism.universe if self.known else 0), dtype=np.int64)
+        self.trials = np.zeros(len(self.objects), dtype=np.int64)
+
+    def add(self, position: int, reports: Reports) -> None:
+        """Add reports of the object at a position."""
+        taken = min(report_count(reports), max(0, self.most - int(self.trials[position])))
+        if self.known and taken:
+            part = {name: column[:taken] for name, column in reports.items()}
+            self.counts[position] += self._column_counts(part)
+            self.trials[position] += taken
+
+    def _column_counts(self, reports: Reports) -> NDArray[np.int64]:
+        """Count the reports that support each object, (universe,); a custom mechanism may only have `support`."""
+        if hasattr(self.mechanism, "support_counts"):
+            counts: NDArray[np.int64] = self.mechanism.support_counts(reports)
+            return counts
+        return summed(self.mechanism.support, reports, self.mechanism.universe)
+
+    def shares(self) -> tuple[Share, ...]:
+        """Return p* and q* beside the counts."""
+        return support_shares(self.mechanism, self.objects, self.trials.tolist(), self.counts) if self.known else ()
+
+
+#: Edges of the bins of posterior probability.
+EDGES = np.array([0.0, 0.001, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.99, 0.999])
+#: Rounding of a probability.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """The largest deviation of the samples from the stated likelihoods.
+
+    object : whose reports; reports : how many have a mean posterior of `stated` for this object.
+    low, high : bounds of the share that is this object's. passed : whether all such shares match.
+    """
+
+    object: int
+    reports: int
+    stated: float
+    low: float
+    high: float
+    passed: bool
+
+
+class FitCounter:
+    """Counts, for reports of objects drawn uniformly, how many are of each object and how many are expected."""
+
+    def __init__(self, mechanism: object, objects: tuple[int, ...]) -> None:
+        self.objects = objects
+        self.known = states_distribution(mechanism) and len(objects) > 1  # type: ignore[arg-type]
+        shape = len(objects), len(EDGES) + 1
+        self.reports = np.zeros(shape, dtype=np.int64)
+        self.hits = np.zeros(shape, dtype=np.int64)
+        self.expected = np.zeros(shape)
+
+    def add(self, position: int, seen: ReportSample) -> None:
+        """Add reports of the object at a position."""
+        if not self.known:
+            return
+        share = posterior(seen.log_likelihood(self.objects))
+        at = np.searchsorted(EDGES, share)
+        for p in range(len(self.objects)):
+            bins = self.reports.shape[1]
+            counts = np.bincount(at[:, p], minlength=bins)
+            self.reports[p] += counts
+            self.expected[p] += np.bincount(at[:, p], weights=share[:, p], minlength=bins)
+            if p == position:
+                self.hits[p] += counts
+
+    def fit(self) -> Fit | None:
+        """Return the largest deviation; None where no likelihoods are stated."""
+        if not self.known:
+            return None
+        taken = np.maximum(self.reports, 1)
+        stated = self.expected / taken
+        low, high = clopper_pearson(self.hits, taken, DISTRIBUTION_ERROR / self.hits.size)
+        # in standard deviations of the trials; an impossible report counts as a nearly impossible one
+        apart = np.abs(self.hits - self.expected) / np.sqrt(np.maximum(self.expected * (1.0 - stated), ROUNDING))
+        wrong = (self.reports > 0) & ((stated < low - ROUNDING) | (stated > high + ROUNDING))
+        worst = np.unravel_index(int(np.where(wrong.any() & ~wrong, -1.0, apart).argmax()), apart.shape)
+        return Fit(
+            object=self.objects[worst[0]],
+            reports=int(self.reports[worst]),
+            stated=float(stated[worst]),
+            low=float(low[worst]),
+            high=float(high[worst]),
+            passed=not wrong.any(),
+        )
+
+
+def posterior(log_likelihood: Floats) -> Floats:
+    """Return the posterior under a uniform prior, (reports, objects); zeros where no object can send the report."""
+    likelihood = scaled(log_likelihood)
+    distribution: Floats = likelihood / np.maximum(likelihood.sum(axis=1, keepdims=True), 1.0)
+    return distribution

@@ -1,188 +1,79 @@
-"""What can be read off a column of reports: its values, and how a floating-point number is built.
+"""Families of events that may distinguish two objects.
 
-Noise that is added to a number in floating point leaves traces in the number's last bits: 1 + noise is a multiple of
-2^-53 where noise alone is not, so the last bits may tell 0 from 1 however large the noise is.
+An event is any property that a report has or lacks. Whatever is chosen is tested on other reports, so that a bad choice
+costs power and never validity. Events come from the stated likelihoods (which object a report favors). Because the
+stated distribution need not be the sampled one, they also come from the columns: values, thresholds, bits, whole
+reports.
 
-References
-----------
-I. Mironov. On significance of the least significant bits for differential privacy. CCS 2012.
-
-Events by which two objects could be told apart: families of them, learned from a first look at some reports.
-
-An event is anything that a report may or may not satisfy; whatever is chosen here is tested on other reports, so a bad
-choice costs power and never truth. Events come from the stated law (which objects a report favors) and, because the
-law need not be what is sampled, from the columns themselves: values, thresholds, bits, whole reports.
+A *signature* is what reports show of one object. A hash or a cohort decides which entry of a report depends on the
+object, so that one column alone shows nothing. The entry that an object sets most often *under each hash* is learned
+from a first sample, and the event is that the report has the object's entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats
-from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
-from poolscope.workflows.check.distribution import likelihoods
+from poolscope.mechanisms.protocols import Reports
+from poolscope.workflows.check.distribution import (
+    ReportSample,
+)
+from poolscope.workflows.check.sampling import (
+    BitColumn,
+    ColumnFeature,
+    exactly,
+    fingerprints,
+)
 
-#: What stands for the last bit of a number that has none: zero, infinity, not a number.
-NO_BIT = 4096
+Mask = NDArray[np.bool_]
 
+#: Returns the label of an object.
+ObjectName = Callable[[int], str]
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """A number of each report: a column, or a part of a wide one, and what is read off it.
-
-    kind : "value", the number itself; "grid", the largest power of two that it is a multiple of, as an exponent;
-        "zeros", how many of its mantissa's last bits are 0.
-    """
-
-    column: str
-    part: int | None = None
-    kind: Literal["value", "grid", "zeros"] = "value"
-
-    def __str__(self) -> str:
-        return self.column if self.part is None else f"{self.column}[{self.part}]"
-
-    def of(self, reports: Reports) -> NDArray[Any]:
-        """(reports,) what is read."""
-        column = reports[self.column]
-        return self.read(column if self.part is None else column[:, self.part])
-
-    def read(self, values: NDArray[Any]) -> NDArray[Any]:
-        """(reports,) what is read, from the values of the column or part."""
-        if self.kind == "value":
-            return values
-        exponent, zeros = last_bit(values)
-        return exponent if self.kind == "grid" else zeros
-
-    def words(self, cut: float, above: bool) -> str:
-        """That what is read is at least the cut, or below it."""
-        if self.kind == "grid":
-            return f"{self} is {'a' if above else 'no'} multiple of 2^{cut:.0f}"
-        if self.kind == "zeros":
-            return f"the last {cut:.0f} bits of {self} are {'' if above else 'not '}all 0"
-        return f"{self} is {'at least' if above else 'below'} {cut:g}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class BitColumn:
-    """A column of bits, packed into bytes (least significant first) or an entry each.
-
-    one : the entry that stands for a set bit; None where bits are packed.
-    """
-
-    column: str
-    size: int
-    one: Any = None
-
-    def at(self, column: NDArray[Any], bits: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(reports, bits) whether some of the bits are set."""
-        if self.one is not None:
-            chosen: NDArray[np.bool_] = column[:, bits] == self.one
-            return chosen
-        return (column[:, bits >> 3] >> (bits & 7).astype(np.uint8) & 1).astype(bool)
-
-    def matrix(self, column: NDArray[Any]) -> NDArray[np.uint8]:
-        """(reports, size) the bits as numbers."""
-        if self.one is not None:
-            bits: NDArray[np.uint8] = (column == self.one).astype(np.uint8)
-            return bits
-        return np.unpackbits(column, axis=1, bitorder="little", count=self.size)
-
-    def ones(self, column: NDArray[Any]) -> NDArray[np.int64]:
-        """(reports,) how many bits are set."""
-        set_bits = np.bitwise_count(column) if self.one is None else column == self.one
-        count: NDArray[np.int64] = set_bits.sum(axis=1, dtype=np.int64)
-        return count
-
-
-def bit_column(name: str, looks: Sequence[NDArray[Any]], declared: int | None) -> BitColumn | None:
-    """The column as bits, where it is one of bits: declared ones, bytes, or entries of which there are two kinds."""
-    if looks[0].ndim != 2:
-        return None
-    if declared is not None:
-        return BitColumn(column=name, size=declared)
-    if looks[0].dtype == np.uint8 and any(np.any(look > 1) for look in looks):
-        return BitColumn(column=name, size=8 * looks[0].shape[1])
-    values = np.unique(np.concatenate([np.unique(look) for look in looks]))
-    return BitColumn(column=name, size=looks[0].shape[1], one=values[1]) if len(values) == 2 else None
-
-
-def last_bit(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Exponent of each number's last bit that is 1, and how many bits of its mantissa come after it."""
-    numbers = np.asarray(values, dtype=np.float64)
-    has = np.isfinite(numbers) & (numbers != 0)
-    mantissa, exponent = np.frexp(np.where(has, numbers, 1.0))
-    whole = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
-    zeros = np.frexp((whole & -whole).astype(np.float64))[1].astype(np.int64) - 1
-    return np.where(has, exponent - 53 + zeros, NO_BIT), np.where(has, zeros, NO_BIT)
-
-
-def exactly(values: NDArray[Any]) -> NDArray[Any]:
-    """Something that is equal for equal values alone: of floating-point numbers their bits, as -0.0 is not 0.0."""
-    return np.asarray(values, dtype=np.float64).view(np.int64) if values.dtype.kind == "f" else values
-
-
-Truths = NDArray[np.bool_]
-
-#: What an object is called.
-Name = Callable[[int], str]
-
-#: Stands for any object, and for no bit.
+#: Placeholders for any object and for no bit.
 ANY = NONE = -1
-
 #: Rounding of a likelihood ratio.
 SLACK = 1e-9
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """Reports, and what the mechanism states of them."""
-
-    mechanism: Mechanism
-    reports: Reports
-
-    def log_likelihood(self, objects: Sequence[int]) -> Floats:
-        """(reports, objects) the stated one, up to a constant of the report; -inf for what is impossible."""
-        with np.errstate(divide="ignore"):
-            return np.log(likelihoods(self.mechanism, self.reports, objects))
-
-
-def numbered(object_number: int) -> str:
-    """What an object is called that has no name."""
+def object_label(object_number: int) -> str:
+    """Return the label of an object without a name."""
     return f"object {object_number}"
 
 
-class Family(Protocol):
+class EventFamily(Protocol):
     """Events of one kind."""
 
     def __len__(self) -> int: ...
 
-    def holds(self, seen: Seen) -> Truths:
-        """(reports, events) which of the events each report satisfies."""
+    def holds(self, seen: ReportSample) -> Mask:
+        """Return the events that each report satisfies, (reports, events)."""
         ...
 
     def only(self, event: int) -> Self:
-        """The family with this event alone."""
+        """Return the family with this event alone."""
         ...
 
     def pairs(self) -> NDArray[np.int64]:
-        """(events, 2) the numbers of the two objects that each event is about, the likelier first; ANY for any."""
+        """Return the two objects that each event is about, (events, 2), the likelier first; ANY for any object."""
         ...
 
-    def words(self, event: int, name: Name = numbered) -> str:
-        """What the event is, to be read after "the event that"."""
+    def describe(self, event: int, name: ObjectName = object_label) -> str:
+        """Describe the event, as a clause that follows "the event that"."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Likelier:
-    """The stated law makes the report so many times likelier from one object than from another.
+class LikelihoodRatioEvents:
+    """The stated likelihood of the report is a given number of times larger from one object than from another.
 
-    objects : the tried ones; one, other : (events,) positions among them; cut : (events,) log of the ratio.
+    objects : the tested ones; one, other : (events,) positions among them; cut : (events,) log of the ratio.
     """
 
     objects: tuple[int, ...]
@@ -193,7 +84,7 @@ class Likelier:
     def __len__(self) -> int:
         return len(self.one)
 
-    def holds(self, seen: Seen) -> Truths:
+    def holds(self, seen: ReportSample) -> Mask:
         log = seen.log_likelihood(self.objects)
         return difference(log[:, self.one], log[:, self.other]) >= self.cut - SLACK
 
@@ -206,70 +97,70 @@ class Likelier:
         objects = np.array(self.objects)
         return np.column_stack([objects[self.one], objects[self.other]])
 
-    def words(self, event: int, name: Name = numbered) -> str:
+    def describe(self, event: int, name: ObjectName = object_label) -> str:
         one, other = name(self.objects[self.one[event]]), name(self.objects[self.other[event]])
         if not np.isfinite(self.cut[event]):
-            return f"the stated law lets {one} cause the report and {other} never"
+            return f"by the stated distribution, {one} can cause the report and {other} cannot"
         times = np.exp(min(float(self.cut[event]), 700.0))
-        return f"the stated law makes the report {times:,.3g} times likelier from {one} than from {other}"
+        return f"the stated distribution makes the report {times:,.3g} times likelier from {one} than from {other}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Equals:
-    """A reading is one of the values; `objects` says that values are objects."""
+class ValueEvents:
+    """A column feature equals one of the values; `objects` says that values are objects."""
 
-    reading: Reading
+    feature: ColumnFeature
     values: NDArray[Any]
     objects: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def holds(self, seen: Seen) -> Truths:
-        happened: Truths = exactly(self.reading.of(seen.reports))[:, None] == exactly(self.values)
-        return happened
+    def holds(self, seen: ReportSample) -> Mask:
+        satisfied: Mask = exactly(self.feature.of(seen.reports))[:, None] == exactly(self.values)
+        return satisfied
 
     def only(self, event: int) -> Self:
         return replace(self, values=self.values[event : event + 1])
 
     def pairs(self) -> NDArray[np.int64]:
-        return about_any(len(self))
+        return any_pair(len(self))
 
-    def words(self, event: int, name: Name = numbered) -> str:
+    def describe(self, event: int, name: ObjectName = object_label) -> str:
         value = self.values[event]
-        return f"{self.reading} is {name(int(value)) if self.objects else value}"
+        return f"{self.feature} is {name(int(value)) if self.objects else value}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beyond:
-    """A reading is at or above a cut, or below it."""
+class ThresholdEvents:
+    """A column feature is at or above a threshold, or below it."""
 
-    reading: Reading
+    feature: ColumnFeature
     cuts: NDArray[Any]
-    above: Truths
+    above: Mask
 
     def __len__(self) -> int:
         return len(self.cuts)
 
-    def holds(self, seen: Seen) -> Truths:
-        happened: Truths = (self.reading.of(seen.reports)[:, None] >= self.cuts) == self.above
-        return happened
+    def holds(self, seen: ReportSample) -> Mask:
+        satisfied: Mask = (self.feature.of(seen.reports)[:, None] >= self.cuts) == self.above
+        return satisfied
 
     def only(self, event: int) -> Self:
         return replace(self, cuts=self.cuts[event : event + 1], above=self.above[event : event + 1])
 
     def pairs(self) -> NDArray[np.int64]:
-        return about_any(len(self))
+        return any_pair(len(self))
 
-    def words(self, event: int, name: Name = numbered) -> str:
-        return self.reading.words(float(self.cuts[event]), bool(self.above[event]))
+    def describe(self, event: int, name: ObjectName = object_label) -> str:
+        return self.feature.describe(float(self.cuts[event]), bool(self.above[event]))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bits:
+class BitEvents:
     """Some bits are set and others are not.
 
-    ones, zeros : (events, most) which bits; NONE where there are fewer.
+    ones, zeros : (events, bits) which bits; NONE pads rows with fewer bits.
     """
 
     column: BitColumn
@@ -279,23 +170,23 @@ class Bits:
     def __len__(self) -> int:
         return len(self.ones)
 
-    def holds(self, seen: Seen) -> Truths:
+    def holds(self, seen: ReportSample) -> Mask:
         column = seen.reports[self.column.column]
-        happened = np.ones((len(column), len(self)), dtype=bool)
+        satisfied = np.ones((len(column), len(self)), dtype=bool)
         for bits, wanted in ((self.ones, True), (self.zeros, False)):
             for chosen in bits.T:
                 (there,) = np.nonzero(chosen != NONE)
-                happened[:, there] &= self.column.at(column, chosen[there]) == wanted
-        return happened
+                satisfied[:, there] &= self.column.at(column, chosen[there]) == wanted
+        return satisfied
 
     def only(self, event: int) -> Self:
         part = slice(event, event + 1)
         return replace(self, ones=self.ones[part], zeros=self.zeros[part])
 
     def pairs(self) -> NDArray[np.int64]:
-        return about_any(len(self))
+        return any_pair(len(self))
 
-    def words(self, event: int, name: Name = numbered) -> str:
+    def describe(self, event: int, name: ObjectName = object_label) -> str:
         parts: list[str] = []
         for chosen, value in ((self.ones[event], 1), (self.zeros[event], 0)):
             bits = chosen[chosen != NONE]
@@ -307,66 +198,229 @@ class Bits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Among:
-    """The whole report is one of some.
+class ReportSetEvents:
+    """The whole report belongs to a set of reports.
 
-    prints : (reports,) fingerprints, rising; chosen : (events, reports) which of them each event holds;
+    prints : (reports,) fingerprints, increasing; chosen : (events, reports) the members of each set;
     written : (reports,) how each is written.
     """
 
     prints: NDArray[np.uint64]
-    chosen: Truths
+    chosen: Mask
     written: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def holds(self, seen: Seen) -> Truths:
+    def holds(self, seen: ReportSample) -> Mask:
         found = fingerprints(seen.reports)
-        place = np.minimum(np.searchsorted(self.prints, found), len(self.prints) - 1)
-        happened: Truths = self.chosen[:, place].T & (self.prints[place] == found)[:, None]
-        return happened
+        position = np.minimum(np.searchsorted(self.prints, found), len(self.prints) - 1)
+        satisfied: Mask = self.chosen[:, position].T & (self.prints[position] == found)[:, None]
+        return satisfied
 
     def only(self, event: int) -> Self:
         return replace(self, chosen=self.chosen[event : event + 1])
 
     def pairs(self) -> NDArray[np.int64]:
-        return about_any(len(self))
+        return any_pair(len(self))
 
-    def words(self, event: int, name: Name = numbered) -> str:
+    def describe(self, event: int, name: ObjectName = object_label) -> str:
         (members,) = np.nonzero(self.chosen[event])
         first = self.written[members[0]]
         return f"the report is {first}" if len(members) == 1 else f"the report is one of {len(members)}, as {first}"
 
 
+SignatureStates = NDArray[np.int8]
+
+#: States of a signature in a report; unknown where the key of the report was never seen.
+PRESENT, ABSENT, UNKNOWN = 1, 0, -1
+
+
+class Signature(Protocol):
+    """What reports show of each of some objects."""
+
+    def of(self, reports: Reports) -> SignatureStates:
+        """Return PRESENT, ABSENT or UNKNOWN for each report and object, (reports, objects)."""
+        ...
+
+    def only(self, positions: Sequence[int]) -> Self:
+        """Return the signatures of these objects alone."""
+        ...
+
+    def describe(self, name: str, sign: int) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignatureEvents:
+    """The signature of one object is present or absent and, where `other` is not negative, that of another is absent.
+
+    objects : whose signatures; one, other : (events,) positions among them; sign : (events,) PRESENT or ABSENT.
+    """
+
+    signature: Signature
+    objects: tuple[int, ...]
+    one: NDArray[np.int64]
+    other: NDArray[np.int64]
+    sign: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.one)
+
+    def holds(self, seen: ReportSample) -> Mask:
+        states = self.signature.of(seen.reports)
+        satisfied: Mask = (states[:, self.one] == self.sign) & ((self.other < 0) | (states[:, self.other] == ABSENT))
+        return satisfied
+
+    def only(self, event: int) -> Self:
+        one, other = int(self.one[event]), int(self.other[event])
+        positions = [one] if other < 0 else [one, other]
+        return replace(
+            self,
+            signature=self.signature.only(positions),
+            objects=tuple(self.objects[p] for p in positions),
+            one=integers([0]),
+            other=integers([len(positions) - 1 or -1]),
+            sign=self.sign[event : event + 1],
+        )
+
+    def pairs(self) -> NDArray[np.int64]:
+        objects = np.array(self.objects)
+        one, other = objects[self.one], np.where(self.other < 0, ANY, objects[self.other])
+        # an absent signature is likelier from other objects
+        hidden = (self.sign == ABSENT)[:, None]
+        return np.where(hidden, np.column_stack([other, one]), np.column_stack([one, other]))
+
+    def describe(self, event: int, name: ObjectName = object_label) -> str:
+        first = self.signature.describe(name(self.objects[self.one[event]]), int(self.sign[event]))
+        if self.other[event] < 0:
+            return first
+        return f"{first}, and {self.signature.describe(name(self.objects[self.other[event]]), ABSENT)}"
+
+
+def signature_events(signature: Signature, objects: Sequence[int], singly: bool) -> SignatureEvents:
+    """Return the events of all pairs and, where `singly`, of each object alone, present or absent."""
+    count = len(objects)
+    one, other = np.nonzero(~np.eye(count, dtype=bool))
+    sign = np.full(len(one), PRESENT)
+    if singly:
+        alone = np.arange(count)
+        one, other = np.concatenate([one, alone, alone]), np.concatenate([other, np.full(2 * count, -1)])
+        sign = np.concatenate([sign, np.full(count, PRESENT), np.full(count, ABSENT)])
+    return SignatureEvents(signature=signature, objects=tuple(objects), one=one, other=other, sign=sign)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentBefore:
+    """The object sent the same report in the first sample.
+
+    column : the column that is compared; None is the whole report.
+    prints : what each object sent, as increasing fingerprints.
+    """
+
+    column: str | None
+    prints: tuple[NDArray[np.uint64], ...]
+
+    def of(self, reports: Reports) -> SignatureStates:
+        found = _fingerprints_of(reports, self.column)
+        signs = np.empty((len(found), len(self.prints)), dtype=np.int8)
+        for position, known in enumerate(self.prints):
+            signs[:, position] = np.where(known[_nearest_known(known, found)] == found, PRESENT, ABSENT)
+        return signs
+
+    def only(self, positions: Sequence[int]) -> Self:
+        return replace(self, prints=tuple(self.prints[p] for p in positions))
+
+    def describe(self, name: str, sign: int) -> str:
+        what = "the report" if self.column is None else self.column
+        return f"{what} is {'one' if sign == PRESENT else 'none'} that {name} sent in the first sample"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignatureColumn:
+    """The column that holds a signature: bits, or one of a few values."""
+
+    column: str
+    bits: BitColumn | None = None
+    values: NDArray[Any] | None = None
+
+    @property
+    def size(self) -> int:
+        if self.bits is not None:
+            return self.bits.size
+        assert self.values is not None
+        return len(self.values)
+
+    def matrix(self, column: NDArray[Any]) -> NDArray[np.uint8]:
+        """Return which bits are set, or which value it is, (reports, size)."""
+        if self.bits is not None:
+            return self.bits.matrix(column)
+        entries: NDArray[np.uint8] = (column[:, None] == self.values).astype(np.uint8)
+        return entries
+
+    def at(self, column: NDArray[Any], bit_index: NDArray[np.int64]) -> Mask:
+        """Return whether the entries at these indices are set, (reports, objects)."""
+        if self.bits is None:
+            assert self.values is not None
+            held: Mask = column[:, None] == self.values[bit_index]
+            return held
+        if self.bits.one is not None:
+            set_there: Mask = np.take_along_axis(column, bit_index, axis=1) == self.bits.one
+            return set_there
+        octets = np.take_along_axis(column, bit_index >> 3, axis=1)
+        return (octets >> (bit_index & 7).astype(np.uint8) & 1).astype(bool)
+
+    def describe(self, name: str, sign: int, keys: str) -> str:
+        under = f"under this {keys}"
+        if self.bits is not None:
+            return f"the bit of {self.column} that {name} sets most often {under} is {sign}"
+        return f"{self.column} is {'' if sign == PRESENT else 'not '}what {name} sends most often {under}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedSignature:
+    """The report has the entry that the object has most often under the report's key.
+
+    keys : the columns that make the key; prints : (keys,) the known keys, as increasing fingerprints.
+    bit_index : (objects, keys) the entry of each object; -1 where it is unknown.
+    """
+
+    keys: tuple[str, ...]
+    target: SignatureColumn
+    prints: NDArray[np.uint64]
+    bit_index: NDArray[np.int64]
+
+    def of(self, reports: Reports) -> SignatureStates:
+        found = fingerprints({name: reports[name] for name in self.keys})
+        at = _nearest_known(self.prints, found)
+        bit_index = np.where((self.prints[at] == found)[:, None], self.bit_index[:, at].T, -1)
+        shown = self.target.at(reports[self.target.column], np.maximum(bit_index, 0))
+        return np.where(bit_index < 0, UNKNOWN, shown).astype(np.int8)
+
+    def only(self, positions: Sequence[int]) -> Self:
+        return replace(self, bit_index=self.bit_index[list(positions)])
+
+    def describe(self, name: str, sign: int) -> str:
+        return self.target.describe(name, sign, " and ".join(self.keys))
+
+
+def _fingerprints_of(reports: Reports, column: str | None) -> NDArray[np.uint64]:
+    return fingerprints(reports if column is None else {column: reports[column]})
+
+
+def _nearest_known(known: NDArray[np.uint64], found: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the position in `known` at which each value would be."""
+    return np.minimum(np.searchsorted(known, found), len(known) - 1)
+
+
 def difference(one: Floats, other: Floats) -> Floats:
-    """one - other of logarithms; 0 where both are impossible."""
+    """Return one - other for logarithms; 0 where both are impossible."""
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(one - other, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
-def about_any(events: int) -> NDArray[np.int64]:
-    """(events, 2) no objects in particular."""
+def any_pair(events: int) -> NDArray[np.int64]:
+    """Return pairs for events that are about no particular object, (events, 2)."""
     return np.full((events, 2), ANY, dtype=np.int64)
-
-
-def fingerprints(reports: Reports) -> NDArray[np.uint64]:
-    """(reports,) 64 bits that are equal for equal reports, and by no accident for others."""
-    out = np.zeros(report_count(reports), dtype=np.uint64)
-    for column in reports.values():
-        for word in _words(np.ascontiguousarray(column).reshape(len(out), -1)).T:
-            out = (out ^ word) * np.uint64(0x9E3779B97F4A7C15)
-            out ^= out >> np.uint64(29)
-    return out
-
-
-def _words(column: NDArray[Any]) -> NDArray[np.uint64]:
-    """(reports, words) the column's content in 64-bit words."""
-    if column.dtype == np.uint8:
-        return np.pad(column, ((0, 0), (0, -column.shape[1] % 8))).view(np.uint64)
-    if column.dtype.kind == "f":
-        return column.astype(np.float64).view(np.uint64)
-    return column.astype(np.int64).view(np.uint64)
 
 
 def integers(values: Sequence[int]) -> NDArray[np.int64]:

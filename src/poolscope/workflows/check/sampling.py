@@ -1,9 +1,20 @@
-"""Sample reports to check a mechanism with, in parts that fit into memory, and choose events from a first look."""
+"""Sample reports in batches that fit into memory, and read their columns.
+
+Noise that is added to a number in floating point leaves traces in the last bits: 1 + noise is a multiple of 2^-53 where
+noise alone is not. The last bits may therefore distinguish 0 from 1 however large the noise is.
+
+A mechanism may fail for one object of hundreds. A screening sample of many objects shows which bit, value or whole
+report is specific to one of them. It only nominates objects, which are then tested on other reports.
+
+References
+----------
+I. Mironov. On significance of the least significant bits for differential privacy. CCS 2012.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any, Literal
@@ -11,364 +22,359 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.core.arrays import Floats, Keys, Objects
+from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.randomness import fresh_keys
 from poolscope.mechanisms.custom import Adapted, as_columns
-from poolscope.mechanisms.protocols import Mechanism, ReportColumn, Reports, report_count
-from poolscope.mechanisms.pure import Reporting, summed
-from poolscope.workflows.check.distribution import Share, stated, states_law, support_shares
-from poolscope.workflows.check.events import (
-    NONE,
-    SLACK,
-    Among,
-    Beyond,
-    BitColumn,
-    Bits,
-    Equals,
-    Family,
-    Likelier,
-    Reading,
-    Seen,
-    bit_column,
-    difference,
-    exactly,
-    fingerprints,
-    integers,
+from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
+from poolscope.mechanisms.pure import (
+    Reporting,
+    declared_columns,
 )
-from poolscope.workflows.check.marks import MAX_VALUES, Target, given, keyed
+from poolscope.workflows.check.distribution import (
+    ReportSample,
+)
 
-#: Bytes of reports, and reports, that are held at once.
+#: Placeholder for the last bit of a number without one: zero, infinity, not a number.
+NO_BIT = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnFeature:
+    """A number of each report: a column, or an entry of a wide one, and what is read from it.
+
+    kind : "value", the number itself; "grid", the exponent of the largest power of two that divides it;
+        "zeros", the number of trailing zero bits of its mantissa.
+    """
+
+    column: str
+    part: int | None = None
+    kind: Literal["value", "grid", "zeros"] = "value"
+
+    def __str__(self) -> str:
+        return self.column if self.part is None else f"{self.column}[{self.part}]"
+
+    def of(self, reports: Reports) -> NDArray[Any]:
+        """Return the feature of each report, (reports,)."""
+        column = reports[self.column]
+        return self.read(column if self.part is None else column[:, self.part])
+
+    def read(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the feature of the values of the column or entry, (reports,)."""
+        if self.kind == "value":
+            return values
+        exponent, zeros = last_bit(values)
+        return exponent if self.kind == "grid" else zeros
+
+    def describe(self, cut: float, above: bool) -> str:
+        """Describe that the feature is at least the threshold, or below it."""
+        if self.kind == "grid":
+            return f"{self} is {'a' if above else 'no'} multiple of 2^{cut:.0f}"
+        if self.kind == "zeros":
+            return f"the last {cut:.0f} bits of {self} are {'' if above else 'not '}all 0"
+        return f"{self} is {'at least' if above else 'below'} {cut:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitColumn:
+    """A column of bits, packed into bytes (least significant first) or one entry each.
+
+    one : the entry that stands for a set bit; None where bits are packed.
+    """
+
+    column: str
+    size: int
+    one: Any = None
+
+    def at(self, column: NDArray[Any], bits: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether some of the bits are set, (reports, bits)."""
+        if self.one is not None:
+            chosen: NDArray[np.bool_] = column[:, bits] == self.one
+            return chosen
+        return (column[:, bits >> 3] >> (bits & 7).astype(np.uint8) & 1).astype(bool)
+
+    def matrix(self, column: NDArray[Any]) -> NDArray[np.uint8]:
+        """Return the bits as numbers, (reports, size)."""
+        if self.one is not None:
+            bits: NDArray[np.uint8] = (column == self.one).astype(np.uint8)
+            return bits
+        return np.unpackbits(column, axis=1, bitorder="little", count=self.size)
+
+    def ones(self, column: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the number of set bits, (reports,)."""
+        set_bits = np.bitwise_count(column) if self.one is None else column == self.one
+        count: NDArray[np.int64] = set_bits.sum(axis=1, dtype=np.int64)
+        return count
+
+
+def bit_column(name: str, samples: Sequence[NDArray[Any]], declared: int | None) -> BitColumn | None:
+    """Return the column as bits where it is one: declared bits, bytes, or entries with two distinct values."""
+    if samples[0].ndim != 2:
+        return None
+    if declared is not None:
+        return BitColumn(column=name, size=declared)
+    if samples[0].dtype == np.uint8 and any(np.any(sample > 1) for sample in samples):
+        return BitColumn(column=name, size=8 * samples[0].shape[1])
+    values = np.unique(np.concatenate([np.unique(sample) for sample in samples]))
+    return BitColumn(column=name, size=samples[0].shape[1], one=values[1]) if len(values) == 2 else None
+
+
+def last_bit(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the exponent of the last set bit of each number, and the number of mantissa bits after it."""
+    numbers = np.asarray(values, dtype=np.float64)
+    has = np.isfinite(numbers) & (numbers != 0)
+    mantissa, exponent = np.frexp(np.where(has, numbers, 1.0))
+    whole = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
+    zeros = np.frexp((whole & -whole).astype(np.float64))[1].astype(np.int64) - 1
+    return np.where(has, exponent - 53 + zeros, NO_BIT), np.where(has, zeros, NO_BIT)
+
+
+def exactly(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values that are equal only for identical inputs: floats by their bits, as -0.0 is not 0.0."""
+    return np.asarray(values, dtype=np.float64).view(np.int64) if values.dtype.kind == "f" else values
+
+
+def fingerprints(reports: Reports) -> NDArray[np.uint64]:
+    """Return 64 bits that are equal for equal reports, (reports,); collisions are negligible."""
+    out = np.zeros(report_count(reports), dtype=np.uint64)
+    for column in reports.values():
+        for word in _words(np.ascontiguousarray(column).reshape(len(out), -1)).T:
+            out = (out ^ word) * np.uint64(0x9E3779B97F4A7C15)
+            out ^= out >> np.uint64(29)
+    return out
+
+
+def _words(column: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return the content of the column as 64-bit words, (reports, words)."""
+    if column.dtype == np.uint8:
+        return np.pad(column, ((0, 0), (0, -column.shape[1] % 8))).view(np.uint64)
+    if column.dtype.kind == "f":
+        return column.astype(np.float64).view(np.uint64)
+    return column.astype(np.int64).view(np.uint64)
+
+
+#: Bytes of reports, and reports, of a batch.
 BYTES_AT_ONCE, REPORTS_AT_ONCE = 1 << 25, 1 << 13
-#: Reports times objects for which supports are counted.
-CELLS_COUNTED = 1 << 28
-
 #: The method that makes the reports: `obfuscate` draws from a generator, `report` from a key of each report.
 Method = Literal["obfuscate", "report"]
 
 
 class Stage(IntEnum):
-    """What reports are made for; every stage draws its own."""
+    """The purpose of reports; every stage has random streams of its own."""
 
-    LOOK = 0
+    LEARN = 0
     CHOOSE = 1
     TEST = 2
-    LOOK_AGAIN = 3
+    LEARN_MORE = 3
     REPEAT = 4
-    SPREAD = 5
-    WIDE = 6
+    ALLOCATE = 5
+    SCREEN = 6
 
 
-def spread(count: int, parts: int) -> list[int]:
-    """A count in so many nearly equal parts."""
+def split_evenly(count: int, parts: int) -> list[int]:
+    """Split a count into nearly equal parts."""
     edges = np.linspace(0, count, parts + 1).astype(int)
     return [int(b - a) for a, b in pairwise(edges)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler:
-    """Makes reports of the tried objects, by one of the mechanism's methods."""
+    """Makes reports of the tested objects, by one of the mechanism's methods."""
 
     mechanism: Mechanism
     objects: tuple[int, ...]
     seed: int
     method: Method = "obfuscate"
 
-    def draw(self, stage: Stage, position: int, count: int, turn: int = 0) -> Iterator[Seen]:
-        """So many reports of one object, in parts that fit into memory; every turn of a stage draws others."""
-        rng = self.generator(stage, position + turn * len(self.objects))
+    def draw(self, stage: Stage, position: int, count: int, round_number: int = 0) -> Iterator[ReportSample]:
+        """Yield reports of one object in batches that fit into memory; every round of a stage draws others."""
+        rng = self.generator(stage, position + round_number * len(self.objects))
         left, at_once = count, 64
         while left:
             size = min(left, at_once)
             reports = self.make(np.full(size, self.objects[position], dtype=np.int64), rng)
-            yield Seen(mechanism=self.mechanism, reports=reports)
+            yield ReportSample(mechanism=self.mechanism, reports=reports)
             left -= size
             at_once = int(np.clip(BYTES_AT_ONCE // max(1, bytes_of(reports)), 64, REPORTS_AT_ONCE))
 
     def generator(self, stage: Stage, number: int) -> np.random.Generator:
-        """One of a stage's generators."""
+        """Return one of the generators of a stage."""
         key = (int(stage), number) if self.method == "obfuscate" else (int(stage), number, 1)
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
 
     def make(self, objects: Objects, rng: np.random.Generator) -> Reports:
-        """A report of each object, by one call of the mechanism."""
+        """Make a report of each object in one call of the mechanism."""
         if self.method == "report":
-            return self.keyed(objects, fresh_keys(rng, len(objects)))
+            return self.from_keys(objects, fresh_keys(rng, len(objects)))
         return as_columns(self.mechanism.obfuscate(objects, rng), len(objects))[0]
 
-    def keyed(self, objects: Objects, keys: Keys) -> Reports:
-        """A report of each object, drawn from its key."""
+    def from_keys(self, objects: Objects, keys: Keys) -> Reports:
+        """Make a report of each object from its key."""
         return as_columns(self.mechanism.report(objects, keys), len(objects))[0]
 
-    def look(self, stage: Stage, position: int, count: int) -> Seen:
-        """Reports that are held all at once, hence no more than fit."""
-        parts: list[Seen] = []
+    def sample_in_memory(self, stage: Stage, position: int, count: int) -> ReportSample:
+        """Return reports that are held in memory at once, hence no more than fit."""
+        parts: list[ReportSample] = []
         held = 0
         for part in self.draw(stage, position, count):
             parts.append(part)
             held += bytes_of(part.reports) * report_count(part.reports)
             if held > BYTES_AT_ONCE:
                 break
-        return Seen(mechanism=self.mechanism, reports=joined([part.reports for part in parts]))
+        return ReportSample(mechanism=self.mechanism, reports=concatenated([part.reports for part in parts]))
 
 
 def obfuscates_by_report(mechanism: Any) -> bool:
-    """Whether `obfuscate` is our own: it draws a key for each report, and leaves the rest to `report`."""
+    """Return whether `obfuscate` is inherited: it draws a key for each report and calls `report`."""
     return getattr(type(mechanism), "obfuscate", None) is Reporting.obfuscate
 
 
 def has_own_report(mechanism: Any) -> bool:
-    """Whether `report` is other code than `obfuscate`: where it is not, testing the one tests the other."""
+    """Return whether `report` is other code than `obfuscate`; otherwise testing one tests the other."""
     return callable(getattr(mechanism, "report", None)) and not obfuscates_by_report(mechanism)
 
 
 def reads_keys(mechanism: Any) -> bool:
-    """Whether `report` is the mechanism's own, and draws from keys; an adapted mechanism may leave that to us."""
+    """Return whether `report` is the mechanism's own and draws from keys; an adapted mechanism may lack it."""
     own = mechanism.mechanism if isinstance(mechanism, Adapted) else mechanism
     return callable(getattr(own, "report", None))
 
 
-def joined(parts: Sequence[Reports]) -> Reports:
-    """Some reports, and then others."""
+def concatenated(parts: Sequence[Reports]) -> Reports:
+    """Concatenate reports."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def bytes_of(reports: Reports) -> int:
-    """Bytes of one report."""
+    """Return the bytes of one report."""
     return sum(column.nbytes for column in reports.values()) // max(1, report_count(reports))
 
 
-class Supports:
-    """Counts which objects the reports of each tried object support, of as many reports as is affordable."""
-
-    def __init__(self, sampler: Sampler) -> None:
-        self.mechanism: Any = sampler.mechanism
-        self.objects = sampler.objects
-        self.known = all(stated(self.mechanism, name) is not None for name in ("p_star", "q_star"))
-        self.most = CELLS_COUNTED // (self.mechanism.universe * len(self.objects))
-        self.counts = np.zeros((len(self.objects), self.mechanism.universe if self.known else 0), dtype=np.int64)
-        self.trials = np.zeros(len(self.objects), dtype=np.int64)
-
-    def add(self, position: int, reports: Reports) -> None:
-        some = min(report_count(reports), max(0, self.most - int(self.trials[position])))
-        if self.known and some:
-            part = {name: column[:some] for name, column in reports.items()}
-            self.counts[position] += self._counted(part)
-            self.trials[position] += some
-
-    def _counted(self, reports: Reports) -> NDArray[np.int64]:
-        """(universe,) how many of the reports support each object; a mechanism of one's own may have supports only."""
-        if hasattr(self.mechanism, "support_counts"):
-            counts: NDArray[np.int64] = self.mechanism.support_counts(reports)
-            return counts
-        return summed(self.mechanism.support, reports, self.mechanism.universe)
-
-    def shares(self) -> tuple[Share, ...]:
-        return support_shares(self.mechanism, self.objects, self.trials.tolist(), self.counts) if self.known else ()
+#: Objects of the screening sample at most, and reports of each on average.
+MAX_SCREENED, REPORTS_EACH = 2048, 8
+#: Bytes of the screening sample.
+MAX_BYTES = 4 * BYTES_AT_ONCE
+#: Objects times bits, or values, that are counted at most.
+MAX_CELLS = 1 << 24
+#: Objects that are nominated at most: by the rate of a bit or value, and by repeated reports.
+MAX_BY_RATE, MAX_BY_REPEATS = 3, 1
+#: Standard errors by which a rate must differ, and repeated reports of an object, at least.
+MIN_STANDARD_ERRORS, MIN_REPEATS = 3.0, 3
 
 
-#: Bits, cuts, and parts of wide columns, whose rates differ most between objects.
-MAX_BITS = 32
-#: How many bits must be set, and how many must not be, where an event is of several.
-TOGETHER = (1, 2, 4)
-#: Cuts through a column of many values.
-CUTS = 15
-#: Quantiles at which the stated likelihood ratio is cut.
-LEVELS = (0.0, 0.5, 0.9, 1.0)
-#: Ways to join columns.
-MAX_JOINS = 8
-#: Share of the reports that may have a key of their own, where a column is to be a key.
-FRESH_KEYS = 0.9
-#: Reports of an object under each key: as many show its mark, and fewer than these do not.
-ENOUGH_HITS, FEWEST = 16, 1
+@dataclass(frozen=True, kw_only=True)
+class Screening:
+    """Reports of objects that were drawn uniformly.
 
-
-def learn(looks: Sequence[Seen], objects: Sequence[int], columns: Mapping[str, ReportColumn]) -> Iterator[Family]:
-    """Families of events worth trying, from reports of each tried object."""
-    pairs = np.array([(a, b) for a in range(len(objects)) for b in range(len(objects)) if a != b]).reshape(-1, 2)
-    if states_law(looks[0].mechanism) and len(pairs):
-        yield _likelier(looks, tuple(objects), pairs)
-    for name in looks[0].reports:
-        declared = columns.get(name)
-        yield from _of_column(name, declared, [look.reports[name] for look in looks], objects, pairs)
-    yield from _whole(looks, objects, pairs)
-    yield from learn_joined(looks, objects, columns)
-
-
-def learn_joined(
-    looks: Sequence[Seen], objects: Sequence[int], columns: Mapping[str, ReportColumn]
-) -> Iterator[Family]:
-    """Events that join a hash, a cohort or the like with another column, where there are reports enough of each."""
-    reports = [look.reports for look in looks]
-    for keys, target, count in _joins(looks, columns):
-        if count * FEWEST * len(looks) <= sum(map(report_count, reports)):
-            yield from keyed(reports, objects, keys, target)
-
-
-def needs_more(looks: Sequence[Seen], columns: Mapping[str, ReportColumn]) -> bool:
-    """Whether columns may be joined for which a look at so many reports is too short."""
-    reports = sum(report_count(look.reports) for look in looks)
-    return any(count * ENOUGH_HITS * len(looks) > reports for _, _, count in _joins(looks, columns))
-
-
-def _joins(looks: Sequence[Seen], columns: Mapping[str, ReportColumn]) -> list[tuple[tuple[str, ...], Target, int]]:
-    """Columns that make a key, the column in which something may hang from it, and how many keys there are."""
-    first = looks[0].reports
-    whole = [name for name, column in first.items() if column.ndim == 1 and column.dtype.kind in "iub"]
-    targets = [t for name in first if (t := _target(name, looks, columns.get(name))) is not None]
-    # bits first: a column that is a key itself is rarely what hangs from one
-    targets.sort(key=lambda target: target.bits is None)
-    joins: list[tuple[tuple[str, ...], Target, int]] = []
-    for target in targets:
-        others = tuple(name for name in whole if name != target.column)
-        for keys in dict.fromkeys([others, *((name,) for name in others)] if others else []):
-            found = np.concatenate([fingerprints({name: look.reports[name] for name in keys}) for look in looks])
-            count = len(np.unique(found))
-            if 1 < count < FRESH_KEYS * len(found) and len(joins) < MAX_JOINS:
-                joins.append((keys, target, count))
-    return joins
-
-
-def _target(name: str, looks: Sequence[Seen], declared: ReportColumn | None) -> Target | None:
-    """A column as something that may depend on a key: bits, or few values."""
-    columns = [look.reports[name] for look in looks]
-    bits = bit_column(name, columns, _declared_bits(declared))
-    if bits is not None:
-        return Target(column=name, bits=bits)
-    if columns[0].ndim != 1 or columns[0].dtype.kind not in "iub":
-        return None
-    values = np.unique(np.concatenate(columns))
-    return Target(column=name, values=values) if 1 < len(values) <= MAX_VALUES else None
-
-
-def _declared_bits(declared: ReportColumn | None) -> int | None:
-    """How many bits a column is declared to have."""
-    return declared.size if declared is not None and declared.kind == "bits" else None
-
-
-def _likelier(looks: Sequence[Seen], objects: tuple[int, ...], pairs: NDArray[np.int64]) -> Likelier:
-    one, other, cut = [], [], []
-    logs = [look.log_likelihood(objects) for look in looks]
-    for a, b in pairs:
-        ratio = difference(logs[a][:, a], logs[a][:, b])
-        favoring = np.sort(ratio[ratio > SLACK])
-        if len(favoring):
-            levels = [favoring[int(level * (len(favoring) - 1))] for level in LEVELS]
-            for value in dict.fromkeys(round(float(level), 9) for level in levels):
-                one.append(a)
-                other.append(b)
-                cut.append(value)
-    return Likelier(objects=objects, one=integers(one), other=integers(other), cut=np.array(cut, dtype=np.float64))
-
-
-def _of_column(
-    name: str,
-    declared: ReportColumn | None,
-    looks: Sequence[NDArray[Any]],
-    objects: Sequence[int],
-    pairs: NDArray[np.int64],
-) -> Iterator[Family]:
-    """Events of one column: of its bits, of its parts where it is wide, of its values."""
-    bits = bit_column(name, looks, _declared_bits(declared))
-    if bits is not None:
-        yield _bits(bits, looks, pairs)
-    elif looks[0].ndim == 2:
-        means = np.array([look.mean(axis=0) for look in looks])
-        for part in np.argsort(np.ptp(means, axis=0))[::-1][:MAX_BITS]:
-            yield from _values(Reading(column=name, part=int(part)), [look[:, part] for look in looks])
-    elif looks[0].ndim == 1:
-        yield from _values(Reading(column=name), looks, declared is not None and declared.kind == "object")
-        if len(np.unique(exactly(np.concatenate(looks)))) > MAX_VALUES and len(pairs):
-            yield from given([{name: look} for look in looks], objects, name)
-
-
-def _values(reading: Reading, looks: Sequence[NDArray[Any]], objects: bool = False) -> Iterator[Family]:
-    """Events of a number: each value where they are few, else those that come again, and cuts."""
-    pooled = np.concatenate(looks)
-    _, first, counts = np.unique(exactly(pooled), return_index=True, return_counts=True)
-    values = pooled[first]
-    if len(values) <= MAX_VALUES:
-        yield Equals(reading=reading, values=values, objects=objects)
-        return
-    again = np.flatnonzero(counts > 1)
-    if len(again):
-        often = values[again[np.argsort(-counts[again], kind="stable")][:MAX_BITS]]
-        yield Equals(reading=reading, values=often, objects=objects)
-    if np.issubdtype(values.dtype, np.number):
-        ordered = np.sort(pooled)
-        yield _beyond(reading, np.unique(ordered[np.linspace(0, len(ordered) - 1, CUTS + 2).astype(int)[1:-1]]))
-    if values.dtype.kind == "f":
-        yield from _of_floats(reading, looks)
-
-
-def _of_floats(reading: Reading, looks: Sequence[NDArray[Any]]) -> Iterator[Beyond]:
-    """Events of how floating-point numbers are built: on which grid they are, how many of their last bits are 0."""
-    for of in (replace(reading, kind="grid"), replace(reading, kind="zeros")):
-        read = [of.read(look) for look in looks]
-        cuts = np.unique(np.concatenate(read))[1:]
-        if len(cuts):
-            rates = np.array([[(values >= cut).mean() for cut in cuts] for values in read])
-            yield _beyond(of, cuts[np.argsort(np.ptp(rates, axis=0), kind="stable")[::-1][:MAX_BITS]])
-
-
-def _beyond(reading: Reading, cuts: NDArray[Any]) -> Beyond:
-    return Beyond(reading=reading, cuts=np.tile(cuts, 2), above=np.repeat([True, False], len(cuts)))
-
-
-def _bits(column: BitColumn, looks: Sequence[NDArray[Any]], pairs: NDArray[np.int64]) -> Bits:
-    """Single bits whose rates differ most, and for each pair of objects those that the one sets and the other does not.
-
-    With unary encoding no single bit spends epsilon, and two do; a Bloom filter takes more.
+    objects : (k,) increasing; drawn : (reports,) positions among them.
     """
-    rates = np.array([bit_rates(look, column) for look in looks])
-    most = np.argsort(np.ptp(rates, axis=0))[::-1][:MAX_BITS]
-    together = [count for count in TOGETHER if 2 * count <= column.size]
-    single, width = len(most), max([1, *together])
-    events = 2 * single + len(together) * len(pairs)
-    ones, zeros = np.full((2, events, width), NONE)
-    ones[:single, 0], zeros[single : 2 * single, 0] = most, most
-    if len(pairs) and together:
-        order = np.argsort(rates[pairs[:, 0]] - rates[pairs[:, 1]], axis=1, kind="stable")
-        for start, count in zip(range(2 * single, events, len(pairs)), together, strict=True):
-            ones[start : start + len(pairs), :count] = order[:, ::-1][:, :count]
-            zeros[start : start + len(pairs), :count] = order[:, :count]
-    return Bits(column=column, ones=ones, zeros=zeros)
+
+    mechanism: Mechanism
+    objects: Integers
+    drawn: Integers
+    reports: Reports
+
+    def bits(self) -> Iterator[BitColumn]:
+        """Yield the columns of bits."""
+        declared = declared_columns(self.mechanism)
+        for name, column in self.reports.items():
+            known = declared.get(name)
+            found = bit_column(name, [column], known.size if known is not None and known.kind == "bits" else None)
+            if found is not None:
+                yield found
+
+    def part(self, rows: NDArray[np.intp] | slice) -> Reports:
+        """Return some of the reports."""
+        return {name: column[rows] for name, column in self.reports.items()}
 
 
-def _whole(looks: Sequence[Seen], objects: Sequence[int], pairs: NDArray[np.int64]) -> Iterator[Family]:
-    """Sets of whole reports: the most telling first, where the reports are few; else those sent before."""
-    found = [fingerprints(look.reports) for look in looks]
-    prints, first = np.unique(np.concatenate(found), return_index=True)
-    if not len(pairs):
-        return
-    if len(prints) > MAX_VALUES:
-        yield from given([look.reports for look in looks], objects, None)
-        return
-    counts = np.array([np.bincount(np.searchsorted(prints, f), minlength=len(prints)) for f in found])
-    rates = (counts + 0.5) / (counts.sum(axis=1, keepdims=True) + 1.0)
-    sizes = np.unique(np.geomspace(1, len(prints), 8).astype(int))[:-1]
-    chosen = np.zeros((len(pairs) * len(sizes), len(prints)), dtype=bool)
-    for row, (a, b) in enumerate(pairs):
-        order = np.argsort(rates[b] / rates[a], kind="stable")
-        for column, size in enumerate(sizes):
-            chosen[row * len(sizes) + column, order[:size]] = True
-    starts = np.cumsum([0, *(report_count(look.reports) for look in looks)])
-    shown = []
-    for i in first:
-        look = int(np.searchsorted(starts, i, side="right")) - 1
-        columns = looks[look].reports.items()
-        shown.append(", ".join(f"{name} {_written(column[i - starts[look]])}" for name, column in columns))
-    if len(chosen):
-        yield Among(prints=prints, chosen=chosen, written=tuple(shown))
+def draw_screening(sampler: Sampler, count: int, objects: Sequence[int] | None = None) -> Screening:
+    """Make reports of objects drawn uniformly from the given ones, or from as many as there are samples for."""
+    rng, universe = sampler.generator(Stage.SCREEN, 0), sampler.mechanism.universe
+    if objects is None:
+        most = int(np.clip(count // REPORTS_EACH, 2, MAX_SCREENED))
+        chosen = np.arange(universe) if universe <= most else np.sort(rng.choice(universe, most, replace=False))
+    else:
+        chosen = np.sort(np.array(objects, dtype=np.int64))
+    drawn = rng.integers(len(chosen), size=count)
+    generator, parts, start, at_once = sampler.generator(Stage.SCREEN, 1), [], 0, 64
+    while start < count:
+        part = sampler.make(chosen[drawn[start : start + at_once]], generator)
+        parts.append(part)
+        start += at_once
+        at_once = int(np.clip(BYTES_AT_ONCE // max(1, bytes_of(part)), 64, REPORTS_AT_ONCE))
+        count = min(count, max(start, MAX_BYTES // max(1, bytes_of(part))))
+    reports = concatenated(parts)
+    return Screening(
+        mechanism=sampler.mechanism, objects=chosen, drawn=drawn[: min(start, len(drawn))], reports=reports
+    )
 
 
-def bit_rates(column: NDArray[Any], bits: BitColumn) -> Floats:
-    """(size,) share of the reports in which each bit is set."""
-    ones = np.zeros(bits.size, dtype=np.int64)
-    at_once = max(1, (1 << 24) // bits.size)
-    for start in range(0, len(column), at_once):
-        ones += bits.matrix(column[start : start + at_once]).sum(axis=0, dtype=np.int64)
-    return ones / max(1, len(column))
+def conspicuous_objects(screening: Screening) -> list[int]:
+    """Return the objects whose reports differ most from those of others, the most conspicuous first."""
+    trials = np.bincount(screening.drawn, minlength=len(screening.objects))
+    best = np.full(len(screening.objects), -np.inf)
+    for counts in _column_counts(screening):
+        for hits in (counts, trials[:, None] - counts):
+            np.maximum(best, _excess(hits, trials).max(axis=1), out=best)
+    by_rate = [p for p in np.argsort(-best, kind="stable")[:MAX_BY_RATE] if best[p] > 0]
+    repeated = _repeat_counts(screening)
+    typical = np.median(repeated)
+    by_repeats = [
+        p for p in np.argsort(-repeated, kind="stable")[:MAX_BY_REPEATS] if repeated[p] >= MIN_REPEATS + 2 * typical
+    ]
+    return [int(screening.objects[p]) for p in dict.fromkeys([*by_repeats, *by_rate])]
 
 
-def _written(value: NDArray[Any] | np.generic) -> str:
-    return " ".join(map(str, np.atleast_1d(value)))
+def bit_counts(
+    screening: Screening, bits: BitColumn, rows: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64] | None:
+    """Count the reports of each object in which each bit is set, (objects, bits); None where there are too many.
+
+    rows : which of the reports count; all by default.
+    """
+    if len(screening.objects) * bits.size > MAX_CELLS:
+        return None
+    counts = np.zeros((len(screening.objects), bits.size), dtype=np.int64)
+    order = np.argsort(screening.drawn if rows is None else np.where(rows, screening.drawn, -1), kind="stable")
+    order = order[0 if rows is None else int((~rows).sum()) :]
+    step = max(1, MAX_CELLS // bits.size)
+    for start in range(0, len(order), step):
+        part = order[start : start + step]
+        drawn, first = np.unique(screening.drawn[part], return_index=True)
+        matrix = bits.matrix(screening.reports[bits.column][part])
+        counts[drawn] += np.add.reduceat(matrix, first, axis=0, dtype=np.int64)
+    return counts
+
+
+def _column_counts(screening: Screening) -> Iterator[NDArray[np.int64]]:
+    """Yield, column by column, the reports of each object that have each bit or value, (objects, bits or values)."""
+    bits = {found.column: found for found in screening.bits()}
+    for name, column in screening.reports.items():
+        if name in bits:
+            counts = bit_counts(screening, bits[name])
+            if counts is not None:
+                yield counts
+        elif column.ndim == 1 and column.dtype.kind in "iubSU":
+            values, which = np.unique(column, return_inverse=True)
+            if len(values) > 1 and len(screening.objects) * len(values) <= MAX_CELLS:
+                cells = np.bincount(
+                    screening.drawn * len(values) + which, minlength=len(screening.objects) * len(values)
+                )
+                yield cells.reshape(len(screening.objects), len(values))
+
+
+def _excess(hits: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
+    """Return the log of an object's rate over that of all others, less some standard errors, (objects, events)."""
+    others = hits.sum(axis=0) - hits + 0.5
+    rest = (trials.sum() - trials + 1.0)[:, None]
+    own = hits + 0.5
+    ratio = np.log(own / (trials + 1.0)[:, None]) - np.log(others / rest)
+    excess: Floats = ratio - MIN_STANDARD_ERRORS * np.sqrt(1.0 / own + 1.0 / others)
+    return excess
+
+
+def _repeat_counts(screening: Screening) -> NDArray[np.int64]:
+    """Count the reports of each object that equal an earlier one of its own, (objects,)."""
+    pairs = np.unique(np.column_stack([screening.drawn.astype(np.uint64), fingerprints(screening.reports)]), axis=0)
+    distinct = np.bincount(pairs[:, 0].astype(np.int64), minlength=len(screening.objects))
+    return np.bincount(screening.drawn, minlength=len(screening.objects)) - distinct

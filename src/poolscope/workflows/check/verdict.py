@@ -1,4 +1,4 @@
-"""What a check found, and whether the promise is kept."""
+"""The verdict of a check: lower bounds on epsilon, violations, and what could have been detected."""
 
 from __future__ import annotations
 
@@ -6,35 +6,44 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from poolscope.workflows.check.distribution import Exact, Share
-from poolscope.workflows.check.fit import Fit
-from poolscope.workflows.check.guesses import Guessed
-from poolscope.workflows.check.repeats import Repeats
+from poolscope.workflows.check.bounds import (
+    GuessBound,
+)
+from poolscope.workflows.check.distribution import (
+    Exact,
+    Fit,
+    Share,
+)
+from poolscope.workflows.check.independence import (
+    Independence,
+)
 
 #: Relative rounding of an exact epsilon.
 ROUNDING = 1e-9
-FOREIGN = (
-    "it depends on something else than its generator: the same generator gave other reports, so the same seed may give "
-    "another verdict"
+EXTERNAL_RANDOMNESS = (
+    "reports depend on more than the generator: the same generator gave different reports, so that the same seed may "
+    "give another verdict"
 )
-BLOCKS = (
-    "`report` gave another report for the same key when other reports of the call were left out: outcomes of a game "
+
+BATCH_DEPENDENCE = (
+    "`report` gave another report for the same key when other reports of the call were omitted: outcomes of a game "
     "depend on how its users are split into blocks"
 )
-#: Share of the claimed epsilon below which a check says that no more of it could be tested.
+
+#: Share of the declared epsilon below which the text says how much of it could be tested.
 TESTED = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
 class LowerBound:
-    """What the samples prove: an event that one object causes more often than another.
+    """The lower bound on epsilon from one event.
 
     epsilon : lower bound, not below 0.
-    event : the event in words.
+    event : the event, as text.
     one, other : the objects.
     hits, trials : in how many of how many reports of one and of other the event happened.
-    detectable : the smallest epsilon of an event as common as this one that nine in ten checks would call broken; NaN
-        where none is claimed.
+    detectable : the smallest epsilon of an event as common as this one that nine in ten checks would report as a
+        violation; NaN where none is declared.
     """
 
     epsilon: float
@@ -47,25 +56,24 @@ class LowerBound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampled:
+class SampledVerdict:
     """What the reports of one method show.
 
     method : "obfuscate" or "report".
-    lower_bound : what the most telling event proves, and guessed : what guesses prove; None where there is a single
-        object.
+    lower_bound : from the most distinguishing event; guessed : from guesses. None where there is a single object.
     shares : p* and q* beside samples; empty where the mechanism states none.
     fit : stated likelihoods beside samples; None where none are stated.
     repeats : whether reports are independent; None where calls of `obfuscate` have shown that already.
-    apart : a few reports that differ from all others, in words; None where there are none.
-    samples : reports that were made for the sampled epsilon.
+    apart : a warning about a few reports that differ from all others; None where there are none.
+    samples : reports that were made for the empirical epsilon.
     """
 
     method: str
     lower_bound: LowerBound | None
-    guessed: Guessed | None
+    guessed: GuessBound | None
     shares: tuple[Share, ...]
     fit: Fit | None
-    repeats: Repeats | None
+    repeats: Independence | None
     apart: str | None
     samples: int
 
@@ -77,16 +85,16 @@ class Sampled:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether a mechanism keeps its promise, and how that is known.
+    """Whether a mechanism satisfies its declared epsilon, and the evidence.
 
     Parameters
     ----------
-    mechanism : its name; declared : its epsilon, NaN where it claims none.
-    exact : the stated law by enumeration; None where its reports are too many.
+    mechanism : its name; declared : its epsilon, NaN where it declares none.
+    exact : the stated distribution by enumeration; None where the output space is too large.
     sampled : what reports of `obfuscate` show; its parts are the verdict's own as well.
-    played : what reports of `report` show, which games play; None where `obfuscate` is made of it.
-    objects : the objects that were tried; names : what they are called.
-    universe : how many objects there are; screened : how many of them were looked at for those that stand out.
+    played : what reports of `report` show, which games use; None where `obfuscate` calls it.
+    objects : the objects that were tested; names : their labels.
+    universe : how many objects there are; screened : how many of them were screened for conspicuous ones.
     confidence : of the lower bounds, all together.
 
     Examples
@@ -99,8 +107,8 @@ class Verdict:
     mechanism: str
     declared: float
     exact: Exact | None
-    sampled: Sampled
-    played: Sampled | None
+    sampled: SampledVerdict
+    played: SampledVerdict | None
     objects: tuple[int, ...]
     names: tuple[str, ...]
     universe: int
@@ -112,7 +120,7 @@ class Verdict:
         return self.sampled.lower_bound
 
     @property
-    def guessed(self) -> Guessed | None:
+    def guessed(self) -> GuessBound | None:
         return self.sampled.guessed
 
     @property
@@ -124,7 +132,7 @@ class Verdict:
         return self.sampled.fit
 
     @property
-    def repeats(self) -> Repeats:
+    def repeats(self) -> Independence:
         assert self.sampled.repeats is not None
         return self.sampled.repeats
 
@@ -134,12 +142,12 @@ class Verdict:
 
     @property
     def testable(self) -> float:
-        """How much of the claimed epsilon the samples have seen spent: no more of it could be tested."""
+        """The empirical lower bound of `obfuscate`: no larger part of the declared epsilon could be tested."""
         return self.sampled.epsilon
 
     @property
     def violations(self) -> tuple[str, ...]:
-        """Why the promise is broken; empty where it is kept."""
+        """What contradicts the declaration; empty where nothing does."""
         return tuple(self._violations())
 
     @property
@@ -148,45 +156,58 @@ class Verdict:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is no breach but should be known."""
+        """Findings that are no violation of the declared epsilon."""
         methods = [sampled for sampled in (self.sampled, self.played) if sampled]
         found = [sampled.repeats for sampled in methods if sampled.repeats]
-        foreign = (FOREIGN,) if any(repeats.foreign for repeats in found) else ()
-        blocks = (BLOCKS,) if any(repeats.blocks for repeats in found) else ()
+        foreign = (EXTERNAL_RANDOMNESS,) if any(repeats.foreign for repeats in found) else ()
+        blocks = (BATCH_DEPENDENCE,) if any(repeats.blocks for repeats in found) else ()
         return foreign + blocks + tuple(sampled.apart for sampled in methods if sampled.apart)
 
     def name(self, object_number: int) -> str:
-        """What a tried object is called."""
+        """Return the label of a tested object."""
         return self.names[self.objects.index(object_number)]
+
+    @property
+    def text(self) -> str:
+        """The verdict in one line: PASS or FAIL, the lower bound on epsilon, and what was tested."""
+        level, lower = f"{100 * self.confidence:g}% confidence", self.testable
+        tested = f"{self.samples:,} reports; {len(self.objects):,} of {self.universe:,} objects"
+        if not self.passed:
+            return f"FAIL: {'; '.join(self.violations)}."
+        if math.isinf(self.declared):
+            return f"PASS: the declared ε is infinite, which no report violates ({tested})."
+        if math.isnan(self.declared):
+            return f"No ε is declared. Empirical lower bound ε ≥ {lower:.3g} ({level}; {tested})."
+        text = f"PASS: no violation of ε = {self.declared:g} detected. "
+        text += f"Empirical lower bound ε ≥ {lower:.3g} ({level}; {tested}). A pass is not a proof."
+        if self.lower_bound and lower < TESTED * self.declared:
+            text += f" Only {lower:.3g} of {self.declared:g} was testable: no tested event spends more."
+        return text
 
     def _violations(self) -> Iterator[str]:
         if self.exact and self.exact.epsilon > self.declared * (1.0 + ROUNDING):
-            yield f"its stated law has epsilon {self.exact.epsilon:.4g}, it claims {self.declared:g}"
+            yield f"the stated distribution has ε = {self.exact.epsilon:.4g}, the declared ε is {self.declared:g}"
         if self.exact and self.exact.consistent is False:
-            yield "no probabilities fit its stated likelihoods and p*"
+            yield "no probabilities match the stated likelihoods and p*"
         yield from self._found(self.sampled, "")
         if self.played:
-            yield from self._found(self.played, "`report`, which games play: ")
+            yield from self._found(self.played, "`report`, which games use: ")
 
-    def _found(self, sampled: Sampled, prefix: str) -> Iterator[str]:
-        """What contradicts the promise in the reports of one method."""
-        sure = f"{100 * self.confidence:g} %"
-        if sampled.lower_bound and sampled.lower_bound.epsilon > self.declared:
-            least = f"an epsilon of at least {sampled.lower_bound.epsilon:.3g} ({sure})"
-            yield f"{prefix}samples show {least}, it claims {self.declared:g}"
-        if sampled.guessed and sampled.guessed.epsilon > self.declared:
-            yield f"{prefix}guesses {self._guesses(sampled.guessed)} ({sure}), it claims {self.declared:g}"
+    def _found(self, sampled: SampledVerdict, prefix: str) -> Iterator[str]:
+        """Yield the violations in the reports of one method."""
+        level, exceeds = f"{100 * self.confidence:g}% confidence", f"exceeds the declared ε = {self.declared:g}"
+        if (shown := sampled.lower_bound) and shown.epsilon > self.declared:
+            pair = f"{self.name(shown.one)} against {self.name(shown.other)}"
+            yield f"{prefix}ε ≥ {shown.epsilon:.3g} ({level}) {exceeds} ({pair}, event: {shown.event})"
+        if (guessed := sampled.guessed) and guessed.epsilon > self.declared:
+            limit = 1.0 / (1.0 + (guessed.objects - 1) * math.exp(-self.declared))
+            right = f"{guessed.share} guesses are correct among {guessed.objects:,} objects, limit {100 * limit:.3g}%"
+            yield f"{prefix}ε ≥ {guessed.epsilon:.3g} ({level}) by guesses {exceeds} ({right}, from {guessed.rule})"
         for share in sampled.shares:
             if share.passed is False:
-                yield f"{prefix}samples do not follow its stated {share.name}"
-        if sampled.fit and not sampled.fit.passed:
-            fit = sampled.fit
-            stated = f"of reports that its law gives to {self.name(fit.object)} with probability {fit.stated:.3g}"
-            yield f"{prefix}samples do not fit its stated likelihoods: {stated}, {fit.low:.3g} to {fit.high:.3g} are"
+                yield f"{prefix}samples do not match the stated {share.name}"
+        if (fit := sampled.fit) and not fit.passed:
+            stated = f"of reports with posterior {fit.stated:.3g} for {self.name(fit.object)}"
+            yield f"{prefix}samples do not match the stated likelihoods: {stated}, {fit.low:.3g} to {fit.high:.3g} are"
         for found in sampled.repeats.found if sampled.repeats else ():
             yield f"{prefix}{found}"
-
-    def _guesses(self, guessed: Guessed) -> str:
-        most = 1.0 / (1.0 + (guessed.objects - 1) * math.exp(-self.declared))
-        right = f"of {guessed.rule}, {guessed.share} are guessed right among {guessed.objects:,} objects"
-        return f"show an epsilon of at least {guessed.epsilon:.3g}: {right}, where at most {most:.3g} may be"

@@ -1,49 +1,158 @@
-"""From recorded data to traces: the objects of each row that the universe has, by user and in order."""
+"""Extract traces from recorded data: the objects of each row that the universe has, by user and in order.
+
+A finder maps a cell to names: objects of the universe, or others, which are counted as outside it. Which finder applies
+depends on the universe and the kind of the column.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from os import PathLike
+from functools import cached_property, lru_cache
+from os import PathLike, fspath
 from pathlib import Path
+from typing import Literal
 
 from poolscope.core.arguments import checked
 from poolscope.core.counting import counted
-from poolscope.core.errors import InputError, shown
+from poolscope.core.errors import InputError, did_you_mean, located, shown
 from poolscope.core.tables import check_output
 from poolscope.core.tables.atomic import replacing
 from poolscope.core.tables.text import escape
-from poolscope.population.builtin.news import widened
+from poolscope.population.builtin import UNIVERSES, builtin_universe
+from poolscope.population.builtin.emojis import emojis_in, qualified
+from poolscope.population.builtin.hosts import host_of, links_in, registered
+from poolscope.population.builtin.news import outlet_or_site, widened
 from poolscope.population.recorded import write_rows
-from poolscope.population.universe import Universe
+from poolscope.population.universe import Universe, read_objects
 from poolscope.workflows.traces import sources
-from poolscope.workflows.traces.finders import Finder, Kind, Target, finder, target_of
-from poolscope.workflows.traces.sources import Columns, is_archive, ordered, own_words, read_rows
+from poolscope.workflows.traces.sources import SourceColumns, is_archive, ordered, own_words, read_rows
 
 MAX_FREQUENT = 5
-"""Objects outside the universe that are told by name."""
+"""Objects outside the universe that are named at most."""
+
+ColumnKind = Literal["text", "object", "domain"]
+Finder = Callable[[str], list[str]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Target:
+    """The universe of the traces.
+
+    Parameters
+    ----------
+    name
+        As the user gave it.
+    universe
+        Its objects, which have names.
+    is_open
+        Whether other objects that occur become neutral ones, instead of being counted as outside.
+    """
+
+    name: str
+    universe: Universe
+    is_open: bool
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """The names of the objects."""
+        assert self.universe.objects is not None
+        return self.universe.objects
+
+    def accepts(self, name: str) -> bool:
+        """Return whether a name is an object, or can become one."""
+        return name in self._known or (self.is_open and host_of(name) == name)
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.objects)
+
+
+def target_of(name_or_path: str | PathLike[str]) -> Target:
+    """Return the target of a built-in name or a file of objects."""
+    name = fspath(name_or_path)
+    if name in UNIVERSES:
+        return Target(name=name, universe=builtin_universe(name), is_open=name == "news-2021")
+    if not name.lower().endswith((".csv", ".parquet")):
+        rule = "unknown universe, neither built in nor a file of objects (.csv, .parquet)"
+        raise InputError(rule, value=name, remedy=did_you_mean(name, UNIVERSES))
+    return Target(name=name, universe=read_objects(name)[0], is_open=False)
+
+
+def finder(target: Target, kind: ColumnKind) -> Finder:
+    """Return the finder of the target's objects in a column of this kind."""
+    holds = _holds(target)
+    with located(place=kind):
+        if kind == "object" and target.is_open:
+            rule = f"does not go with {target.name}, where any other name would become a neutral object"
+            raise InputError(rule, remedy="name a column of links or hosts as domain")
+        if kind == "domain" and holds != "domains":
+            raise InputError("goes only with a universe of domains", value=target.name)
+        if kind == "text" and holds is None:
+            rule = "goes only with a universe of emojis or one of domains"
+            raise InputError(rule, value=target.name, remedy="name a column of objects")
+    if holds == "emojis":
+        return _emoji_finder(target, kind)
+    if kind == "object":
+        return _object_finder(target)
+    return _site_finder(target, kind)
+
+
+def _holds(target: Target) -> Literal["emojis", "domains"] | None:
+    """Return what the universe consists of."""
+    if all(emojis_in(name) == [qualified(name)] for name in target.objects):
+        return "emojis"
+    return "domains" if all(host_of(name) == name for name in target.objects) else None
+
+
+def _emoji_finder(target: Target, kind: ColumnKind) -> Finder:
+    # A file of objects may list an emoji in a shorter form than the fully qualified one: its own name counts.
+    own = {qualified(name): name for name in target.objects}
+    if kind == "text":
+        return lambda cell: [own.get(emoji, emoji) for emoji in emojis_in(cell)]
+    return lambda cell: [own.get(emoji, emoji) for emoji in map(qualified, cell.split())]
+
+
+def _object_finder(target: Target) -> Finder:
+    # Names may contain blanks.
+    return lambda cell: [cell] if target.accepts(cell) else cell.split()
+
+
+def _site_finder(target: Target, kind: ColumnKind) -> Finder:
+    known = frozenset(target.objects)
+
+    # A few sites account for most links.
+    @lru_cache(maxsize=1 << 16)
+    def site(link: str) -> str:
+        host = host_of(link)
+        if host is None:
+            return link
+        return outlet_or_site(host) or host if target.is_open else registered(host, known)
+
+    split = links_in if kind == "text" else str.split
+    return lambda cell: [site(link) for link in split(cell)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Extracted:
-    """What :func:`make_traces` wrote, and what it left out.
+    """The result of :func:`make_traces`.
 
     Parameters
     ----------
     traces, objects
-        The files written; ``objects`` is None unless the universe was widened by what occurs.
+        The files written; ``objects`` is None unless the universe was extended by objects that occur.
     universe
-        What the traces refer to.
+        The universe of the traces.
     rows, rows_without
-        Rows read, and those of them without any object, inside the universe or outside.
+        Rows read, and rows without any object, inside the universe or outside.
     users, users_without
-        Users with a trace, and users who have none because no object of theirs is in the universe.
+        Users with a trace, and users without one, as none of their objects is in the universe.
     kept, in_pools
         Objects in the traces, and those of them in a pool of interest.
     outside
-        Objects left out because the universe lacks them, by name, most frequent first.
+        Omitted objects that the universe lacks, by name, most frequent first.
 
     Examples
     --------
@@ -78,7 +187,7 @@ def make_traces(
     overwrite: bool = False,
     raw: bool = False,
 ) -> Extracted:
-    """Write the traces that recorded data holds.
+    """Write the traces in recorded data.
 
     Parameters
     ----------
@@ -90,20 +199,19 @@ def make_traces(
     universe
         ``emoji-11``, ``news-2021`` or a file of objects.
     user
-        The column that says who.
+        The column of users.
     text, object, domain
-        The column that says what, one of the three. A text is searched for emojis or for links, whichever the universe
-        holds; a cell of objects or domains holds one or several, separated by blanks. A domain may be a link and is
-        taken to the object that its host belongs to, or else to its registered name.
+        The column of objects, one of the three. A text is searched for emojis or for links, whichever the universe
+        consists of; a cell of objects or domains has one or several, separated by blanks. A domain may be a link and
+        is mapped to the object that its host belongs to, else to its registered name.
     overwrite
-        Whether files that are there already may be replaced; a source never is.
+        Whether existing files may be replaced; a source never is.
     raw
-        Whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
+        Whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
 
     Notes
     -----
-    Days of the archive have columns of their own, which need not be given; of their texts only the account's own words
-    are searched.
+    Days of the archive have default columns; only the account's own words in their texts are searched.
 
     Examples
     --------
@@ -124,16 +232,16 @@ def make_traces(
     for path in filter(None, (traces, objects)):
         check_output(path, overwrite=overwrite, inputs=(*paths, *map(Path, sources), Path(universe)))
 
-    gathered = _Gathered(target=target)
+    gathered = _TraceBuilder(target=target)
     for path in paths:
-        gathered.add(path, Columns(who, what), find, own=kind == "text" and is_archive(path))
+        gathered.add(path, SourceColumns(who, what), find, own=kind == "text" and is_archive(path))
     if not gathered.objects:
         most = gathered.outside.most_common(1)
         remedy = f"outside it, the most frequent is {shown(most[0][0])}" if most else None
         raise InputError(f"{what} must have an object of {target.name}", file=paths[0], remedy=remedy)
 
     final = widened(target.universe, gathered.objects) if target.is_open else target.universe
-    # Both are written whole before either takes its place.
+    # Both are complete before either is moved into place.
     with replacing(traces) as beside:
         write_rows(beside, traces.suffix.lower(), gathered.users, gathered.objects, raw=raw)
         if objects is not None:
@@ -143,7 +251,7 @@ def make_traces(
 
 
 def describe(made: Extracted) -> list[str]:
-    """What was written and what was left out, a sentence a line."""
+    """Describe what was written and what was omitted, one sentence a line."""
     lines = [
         f"Read {counted(made.rows, 'row')}; {made.rows_without:,} of them without an object.",
         f"Wrote {counted(made.kept, 'object')} of {counted(made.users, 'user')} to {made.traces}; "
@@ -155,17 +263,17 @@ def describe(made: Extracted) -> list[str]:
         left_out = sum(count for _, count in made.outside)
         most = ", ".join(f"{shown(name)} ({count:,})" for name, count in made.outside[:MAX_FREQUENT])
         lines.append(
-            f"Left out {counted(left_out, 'object')}, {len(made.outside):,} different, as outside the universe; "
+            f"Omitted {counted(left_out, 'object')} outside the universe, {len(made.outside):,} distinct; "
             f"most frequent: {most}."
         )
     if made.users_without:
         more = f"{made.users_without:,} more {'user has' if made.users_without == 1 else 'users have'}"
-        lines.append(f"{more} no object of the universe, hence no trace.")
+        lines.append(f"{more} no object of the universe, and no trace.")
     return lines
 
 
 @dataclass(kw_only=True)
-class _Gathered:
+class _TraceBuilder:
     """Rows of traces as they are found."""
 
     target: Target
@@ -177,8 +285,8 @@ class _Gathered:
     _names: dict[str, str] = field(default_factory=dict)
     _accepted: dict[str, str | None] = field(default_factory=dict)
 
-    def add(self, path: Path, columns: Columns, find: Finder, *, own: bool) -> None:
-        """The rows of one file; ``own`` for texts of the archive, which are not all the account's."""
+    def add(self, path: Path, columns: SourceColumns, find: Finder, *, own: bool) -> None:
+        """Add the rows of one file; ``own`` for texts of the archive, which are not all the account's."""
         for _, who, cell in read_rows(path, columns):
             self.rows += 1
             user = self._names.setdefault(who, who)
@@ -186,7 +294,7 @@ class _Gathered:
             found = [name for part in cells for name in find(own_words(part) if own else part)]
             self.rows_without += not found
             for name in found:
-                # One text for all rows of an object, so that a row costs a pointer.
+                # One string for all rows of an object: a row costs a pointer.
                 if name not in self._accepted:
                     self._accepted[name] = name if self.target.accepts(name) else None
                 accepted = self._accepted[name]
@@ -197,6 +305,7 @@ class _Gathered:
                     self.objects.append(accepted)
 
     def result(self, traces: Path, objects: Path | None, universe: Universe) -> Extracted:
+        """Return the result of the extraction."""
         neutral = {name for name, pool in zip(universe.objects or (), universe.pool_of, strict=True) if pool < 0}
         with_trace = len(set(self.users))
         return Extracted(
@@ -213,9 +322,11 @@ class _Gathered:
         )
 
 
-def _columns(paths: Sequence[Path], user: str | None, given: Mapping[Kind, str | None]) -> tuple[str, Kind, str]:
-    """Who, what kind of what, and what; days of the archive have columns of their own."""
-    named: dict[Kind, str] = {kind: column for kind, column in given.items() if column is not None}
+def _columns(
+    paths: Sequence[Path], user: str | None, given: Mapping[ColumnKind, str | None]
+) -> tuple[str, ColumnKind, str]:
+    """Return the column of users, the kind of the other column, and that column; the archive has defaults."""
+    named: dict[ColumnKind, str] = {kind: column for kind, column in given.items() if column is not None}
     if all(map(is_archive, paths)):
         user = user or sources.USER
         named = named or {"text": sources.TEXT}

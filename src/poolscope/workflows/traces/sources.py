@@ -1,9 +1,4 @@
-"""The public archive "Tweets of Congress": a JSON file for each day, a list of posts.
-
-A post has ``screen_name``, ``user_id``, ``text``, ``time`` and ``link``. The files of the repository
-alexlitel/congresstweets are named by their dates.
-
-Reading recorded data: who, and the cell that tells what they did, row by row in the file's order.
+"""Read recorded data row by row, in the file's order: the user, and the cell with the user's objects.
 
 =========================== =========================================================================
 ending                      what it is
@@ -17,7 +12,10 @@ a folder                    its ``.json`` files
 
 Tables are read in the order in which they are given. Days of the archive, whose names are dates, are read in order of
 their names, and the posts of a day in order of their ``time``; a day may be empty. CSV and JSON Lines are read line by
-line, so the size of the file does not matter.
+line, so that the size of the file does not matter.
+
+The archive (repository alexlitel/congresstweets) has a JSON file for each day, named by its date: a list of posts with
+``screen_name``, ``user_id``, ``text``, ``time`` and ``link``.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from poolscope.core.tables.batch import chosen, no_column
 from poolscope.core.tables.reading import BATCH_BYTES
 
 USER, TEXT = "screen_name", "text"
-"""The columns that say who, and what."""
+"""The columns of the user and of the text."""
 
 ENDING = ".json"
 """Of a day's file."""
@@ -51,15 +49,15 @@ _TWITTER = re.compile(r"https?://(?:[\w-]+\.)*(?:twitter\.com|twimg\.com|t\.co)(
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is a day of the archive."""
+    """Return whether a file is a day of the archive."""
     return path.suffix.lower() == ENDING
 
 
 def own_words(text: str) -> str:
-    """What the account itself wrote in a text of the archive.
+    """Return what the account itself wrote in a text of the archive.
 
-    The archive writes a retweet as ``RT @name ...`` and puts ``QT @name ...`` with the quoted text behind a quote;
-    links to Twitter itself stand for pictures and quoted tweets. None of these is the account's own pick.
+    The archive writes a retweet as ``RT @name ...`` and appends ``QT @name ...`` with the quoted text to a quote;
+    links to Twitter itself stand for pictures and quoted tweets. None of these is the account's own choice.
     """
     if text.startswith("RT @"):
         return ""
@@ -67,7 +65,7 @@ def own_words(text: str) -> str:
 
 
 def time_of(post: Mapping[str, Any], number: int) -> datetime:
-    """When the post with this number was made; posts without a time come first, in the order that they have."""
+    """Return the time of the post with this number; posts without a time come first, in their order."""
     text = post.get("time")
     if text is None:
         return datetime.min.replace(tzinfo=UTC)
@@ -78,27 +76,27 @@ def time_of(post: Mapping[str, Any], number: int) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-Cells = Iterator[tuple[int, Any, Any]]
-"""Row number, who and what, not yet checked."""
+RawRows = Iterator[tuple[int, Any, Any]]
+"""Row number, user and cell, not yet validated."""
 
 
-class Row(NamedTuple):
-    """A row of recorded data: its number, from 1, the user, and the cell: a text, or a list of them."""
+class RecordedRow(NamedTuple):
+    """A row of recorded data: its number, from 1, the user, and the cell: a text, or a list of texts."""
 
     number: int
     user: str
     cell: str | list[str]
 
 
-class Columns(NamedTuple):
-    """The columns to read: who, and what."""
+class SourceColumns(NamedTuple):
+    """The columns to read: the user, and the cell."""
 
     user: str
     cell: str
 
 
 def ordered(sources: Iterable[str | PathLike[str]]) -> list[Path]:
-    """The files to read, in the order to read them: days of the archive by name, anything else as given."""
+    """Return the files in reading order: days of the archive by name, other files as given."""
     paths: list[Path] = []
     for path in map(Path, sources):
         if path.is_dir():
@@ -112,8 +110,8 @@ def ordered(sources: Iterable[str | PathLike[str]]) -> list[Path]:
     return sorted(paths, key=lambda path: (path.name, str(path))) if all(map(is_archive, paths)) else paths
 
 
-def read_rows(path: Path, columns: Columns) -> Iterator[Row]:
-    """The rows of one file. Who is a text or an integer in all rows alike; what is a text, a list of texts or null."""
+def read_rows(path: Path, columns: SourceColumns) -> Iterator[RecordedRow]:
+    """Yield the rows of one file: users are all texts or all integers, a cell is a text, a list of texts or null."""
     number, kind = 0, None
     check_regular(path)
     with reading(path):
@@ -122,13 +120,13 @@ def read_rows(path: Path, columns: Columns) -> Iterator[Row]:
                 kind = _checked_kind(who, kind, columns.user, number)
             if type(cell) is not str:
                 cell = _checked_cell(cell, columns.cell, number)
-            yield Row(number, _checked_name(who, columns.user, number) if kind is str else str(who), cell)
+            yield RecordedRow(number, _checked_name(who, columns.user, number) if kind is str else str(who), cell)
         if number == 0 and not is_archive(path):
             raise InputError("must have at least one row")
 
 
 def _checked_kind(who: object, kind: type | None, column: str, number: int) -> type:
-    """The type of the first user, which is that of all: 7 and "7" may be two people or one."""
+    """Return the type of the first user, which all must have: 7 and "7" may be two people or one."""
     place = f"row {number}"
     if who is None or (isinstance(who, float) and who != who):
         raise InputError(f"{column} must not be missing", value=who, place=place)
@@ -155,7 +153,7 @@ def _checked_name(who: str, column: str, number: int) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """JSON can spell one half of a surrogate pair, which no file can hold."""
+    """Return whether a text can be encoded: JSON can spell one half of a surrogate pair, which no file can hold."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -164,7 +162,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _checked_cell(cell: object, column: str, number: int) -> str | list[str]:
-    """A cell that is not just a text; null is a row without anything, as of a post without text."""
+    """Validate a cell that is not just a text; null is a row without a text."""
     if cell is None:
         return ""
     if isinstance(cell, list) and all(isinstance(entry, str) for entry in cell):
@@ -172,7 +170,7 @@ def _checked_cell(cell: object, column: str, number: int) -> str | list[str]:
     raise InputError(f"{column} must be a text or a list of texts", value=cell, place=f"row {number}")
 
 
-def _read_csv(path: Path, columns: Columns) -> Cells:
+def _read_csv(path: Path, columns: SourceColumns) -> RawRows:
     with _lines(path) as lines:
         rows = csv.reader((text for _, text in lines), strict=True)
         try:
@@ -190,7 +188,7 @@ def _read_csv(path: Path, columns: Columns) -> Cells:
             raise InputError(f"must be CSV: {error}", place=f"line {rows.line_num}") from error
 
 
-def _read_json_lines(path: Path, columns: Columns) -> Cells:
+def _read_json_lines(path: Path, columns: SourceColumns) -> RawRows:
     with _lines(path) as lines:
         number = 0
         for line, text in lines:
@@ -199,7 +197,7 @@ def _read_json_lines(path: Path, columns: Columns) -> Cells:
                 yield _record(parse_json(text, f"line {line}"), columns, number)
 
 
-def _read_json(path: Path, columns: Columns) -> Cells:
+def _read_json(path: Path, columns: SourceColumns) -> RawRows:
     with _lines(path) as lines:
         entries = parse_json("".join(text for _, text in lines), None)
     if not isinstance(entries, list):
@@ -210,14 +208,14 @@ def _read_json(path: Path, columns: Columns) -> Cells:
         yield records[i]
 
 
-def _read_parquet(path: Path, columns: Columns) -> Cells:
+def _read_parquet(path: Path, columns: SourceColumns) -> RawRows:
     for batch in open_file(path).batches(tuple(dict.fromkeys(columns))):
         for some in batch.light(BATCH_BYTES):
             numbers = range(some.first, some.first + some.frame.height)
             yield from zip(numbers, *(some.frame[column].to_list() for column in columns), strict=True)
 
 
-READERS: dict[str, Callable[[Path, Columns], Cells]] = {
+READERS: dict[str, Callable[[Path, SourceColumns], RawRows]] = {
     ".csv": _read_csv,
     ".csv.gz": _read_csv,
     ".jsonl": _read_json_lines,
@@ -230,7 +228,7 @@ READERS: dict[str, Callable[[Path, Columns], Cells]] = {
 """Ending -> reader."""
 
 
-def _reader(path: Path) -> Callable[[Path, Columns], Cells]:
+def _reader(path: Path) -> Callable[[Path, SourceColumns], RawRows]:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     ending = "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
     if ending not in READERS:
@@ -240,7 +238,7 @@ def _reader(path: Path) -> Callable[[Path, Columns], Cells]:
 
 @contextmanager
 def _lines(path: Path) -> Iterator[Iterator[tuple[int, str]]]:
-    """The numbered lines of a text file, which may be compressed, decoded one by one: a message can name the line."""
+    """Yield the numbered lines of a text file, possibly compressed, decoded one by one: an error can name the line."""
 
     def decoded(stream: Iterable[bytes]) -> Iterator[tuple[int, str]]:
         for number, line in enumerate(stream, start=1):
@@ -259,7 +257,7 @@ def _lines(path: Path) -> Iterator[Iterator[tuple[int, str]]]:
         raise InputError(f"must be a whole gzip file: {one_line(str(error))}") from error
 
 
-def _record(entry: Any, columns: Columns, number: int) -> tuple[int, Any, Any]:
+def _record(entry: Any, columns: SourceColumns, number: int) -> tuple[int, Any, Any]:
     place = f"row {number}"
     if not isinstance(entry, dict):
         raise InputError("must be a JSON object", value=entry, place=place)

@@ -9,11 +9,10 @@ import poolscope as ps
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import Estimate
 from poolscope.reports import frequencies
-from poolscope.workflows.advise import plays, variants
-from poolscope.workflows.advise.accuracy import errors_of
-from poolscope.workflows.advise.plays import Effort
-from poolscope.workflows.advise.question import KEEPING
-from poolscope.workflows.advise.search import Trial, largest_epsilon
+from poolscope.workflows.advise import simulation, variants
+from poolscope.workflows.advise.question import MEMOIZED_USERS
+from poolscope.workflows.advise.search import Trial, analytical_errors, largest_epsilon
+from poolscope.workflows.advise.simulation import Budget
 
 STRONG = "[[adversary]]\nname = 'strong'\npopularity = 'true'\n"
 ASKED = {"max_exposed": 0.3, "threshold": 0.6, "horizon": 4, "seed": SEED}
@@ -22,14 +21,14 @@ ASKED = {"max_exposed": 0.3, "threshold": 0.6, "horizon": 4, "seed": SEED}
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
-        (1e-3, Effort(users=KEEPING, beyond=2, seconds=1e-3)),
-        (0.05, Effort(users=KEEPING, seconds=0.05)),
-        (0.3, Effort(users=100, seconds=0.3)),
-        (60.0, Effort(users=12, seconds=60.0)),
+        (1e-3, Budget(users=MEMOIZED_USERS, horizon_factor=2, seconds=1e-3)),
+        (0.05, Budget(users=MEMOIZED_USERS, seconds=0.05)),
+        (0.3, Budget(users=100, seconds=0.3)),
+        (60.0, Budget(users=12, seconds=60.0)),
     ],
 )
 def test_users_are_as_many_as_there_is_time_for(seconds, expected):
-    assert plays._effort(seconds, 33.0) == expected
+    assert simulation._budget(seconds, 33.0) == expected
 
 
 def advised(tmp_path, **more):
@@ -40,14 +39,14 @@ def advised(tmp_path, **more):
 @pytest.mark.slow
 def test_few_users_are_told_and_why(tmp_path, monkeypatch):
     """And what so few cannot tell is not played: the same as whoever asks for as many, but for that."""
-    monkeypatch.setattr(plays, "_seconds", lambda players, kind: 60.0)
+    monkeypatch.setattr(simulation, "_seconds_per_user", lambda simulator, kind: 60.0)
     advice = advised(tmp_path)
     assert advice.horizon == 4
     assert advice.recommendation.users == advice.question.users == 12
     assert {trial.users for finding in advice.findings for trial in finding.trials} == {12}
-    (note,) = (note for note in advice.notes if note.startswith("l-grr: at most 12 users play a trial"))
-    assert "as one takes 60 s of a processor" in note
-    assert "26.5 % of all may be" in note
+    (note,) = (note for note in advice.notes if note.startswith("l-grr: at most 12 users per trial"))
+    assert "as each takes 60 s of processor time" in note
+    assert "26.5% of all users may be" in note
     assert {case.about for case in advice.sensitivity} == {"all", "behavior"}
     again = advised(tmp_path)
     assert again.recommendation == advice.recommendation
@@ -63,9 +62,9 @@ def few_cases(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_cases")
 def test_quick_users_are_many_and_play_further(tmp_path, monkeypatch):
-    monkeypatch.setattr(plays, "_seconds", lambda players, kind: 1e-4)
-    for module in (plays, plays):
-        monkeypatch.setattr(module, "KEEPING", 13)
+    monkeypatch.setattr(simulation, "_seconds_per_user", lambda simulator, kind: 1e-4)
+    for module in (simulation, simulation):
+        monkeypatch.setattr(module, "MEMOIZED_USERS", 13)
     advice = advised(tmp_path, horizon=2)
     assert advice.horizon == 4
     assert advice.recommendation.users == 13
@@ -75,10 +74,10 @@ def test_quick_users_are_many_and_play_further(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_cases")
 def test_whoever_asks_for_users_has_them_and_nobody_is_timed(tmp_path, monkeypatch):
-    monkeypatch.setattr(plays, "_seconds", lambda players, kind: pytest.fail("timed"))
+    monkeypatch.setattr(simulation, "_seconds_per_user", lambda simulator, kind: pytest.fail("timed"))
     advice = advised(tmp_path, users=15)
     assert advice.recommendation.users == 15
-    assert not any("play a trial" in note for note in advice.notes)
+    assert not any("per trial" in note for note in advice.notes)
 
 
 def trial(epsilon, users, exposed):
@@ -97,7 +96,7 @@ def test_what_no_interval_can_show_is_undecided(tmp_path, monkeypatch):
     found = largest_epsilon(played, 0.05, 2.0, 0.1, 10.0, 1.5)
     assert tried == [2.0, 3.0]
     assert found.epsilon_max.low == 0.1
-    monkeypatch.setattr(plays, "_seconds", lambda players, kind: 60.0)
+    monkeypatch.setattr(simulation, "_seconds_per_user", lambda simulator, kind: 60.0)
     advice = advised(tmp_path, max_exposed=0.05)
     (finding,) = advice.findings
     assert finding.feasible == advice.recommendation.meets_targets == "undecided"
@@ -113,5 +112,5 @@ def test_a_channel_is_worked_out_once(monkeypatch):
     calls, real = [], frequencies.as_channel
     monkeypatch.setattr(frequencies, "as_channel", lambda mechanism: calls.append(1) or real(mechanism))
     mechanism = make("rappor", 6, {"epsilon": 2.0, "m": 4, "hashes": 2, "cohorts": 2})
-    errors_of(mechanism, np.ones(6), 1000)
+    analytical_errors(mechanism, np.ones(6), 1000)
     assert len(calls) <= 1

@@ -22,9 +22,10 @@ from cases.synthetic import SEED
 
 from poolscope.cli.check import rows, sentence
 from poolscope.mechanisms import adapt, make
+from poolscope.workflows.check.candidates import learn
 from poolscope.workflows.check.check import check
-from poolscope.workflows.check.events import NO_BIT, Seen, exactly, last_bit
-from poolscope.workflows.check.sampling import learn
+from poolscope.workflows.check.distribution import ReportSample
+from poolscope.workflows.check.sampling import NO_BIT, exactly, last_bit
 
 SAMPLES = 40_000
 
@@ -49,7 +50,7 @@ def test_a_bit_that_is_never_unset_is_caught_without_a_law(name):
     assert (verdict.exact, verdict.fit, verdict.shares) == (None, None, ())
     assert not verdict.passed
     key = "hash" if kind == "cms" else "cohort"
-    assert f"sets most under this {key} is" in verdict.lower_bound.event
+    assert f"sets most often under this {key} is" in verdict.lower_bound.event
     assert verdict.lower_bound.epsilon > 1.2 * honest.epsilon
     kept = check(Silent(stated=honest), samples=samples, seed=SEED, confidence=0.999)
     assert kept.passed, kept.violations
@@ -75,20 +76,20 @@ def test_a_value_that_hangs_from_two_columns_is_found():
 
     verdict = check(Sums(), samples=400_000, seed=SEED)
     assert verdict.lower_bound.epsilon > 5
-    assert "sends most under this a and b" in verdict.lower_bound.event
+    assert "sends most often under this a and b" in verdict.lower_bound.event
 
 
 def test_joined_families_agree_with_their_events():
     mechanism = make("rappor", 6, {"epsilon": 2.0, "cohorts": 4})
     rng = np.random.default_rng(SEED)
-    looks = [Seen(mechanism=mechanism, reports=mechanism.obfuscate(np.full(400, z), rng)) for z in range(4)]
-    joined = [f for f in learn(looks, range(4), {}) if "under this" in f.words(0) or "first look" in f.words(0)]
+    looks = [ReportSample(mechanism=mechanism, reports=mechanism.obfuscate(np.full(400, z), rng)) for z in range(4)]
+    joined = [f for f in learn(looks, range(4), {}) if "under this" in f.describe(0) or "first sample" in f.describe(0)]
     assert len(joined) > 2
     for family in joined:
         together = family.holds(looks[1])
         for event in range(len(family)):
             np.testing.assert_array_equal(family.only(event).holds(looks[1])[:, 0], together[:, event])
-            assert family.only(event).words(0) == family.words(event)
+            assert family.only(event).describe(0) == family.describe(event)
 
 
 # Numbers
@@ -99,7 +100,7 @@ def test_the_last_bits_of_laplace_noise_are_caught():
     assert verdict.lower_bound.epsilon > 3
     assert verdict.lower_bound.event.startswith("report is no multiple of 2^-5")
     assert verdict.fit.passed, "the density is as stated; what lies below it is not"
-    assert "samples show an epsilon of at least" in sentence(verdict)
+    assert "exceeds the declared ε" in sentence(verdict)
 
 
 @pytest.mark.parametrize("device", [Snapped, Geometric])
@@ -112,7 +113,7 @@ def test_noise_on_a_grid_is_kept(device):
 def test_values_that_an_object_never_sends_are_caught():
     verdict = check(CoarseNoise(), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert verdict.lower_bound.epsilon > 2
-    assert "in a first look" in verdict.lower_bound.event or "multiple of" in verdict.lower_bound.event
+    assert "in the first sample" in verdict.lower_bound.event or "multiple of" in verdict.lower_bound.event
 
 
 def test_the_sign_of_zero_is_seen():
@@ -149,13 +150,13 @@ def test_calls_that_repeat_each_other_are_caught(seeds):
 
 def test_a_clock_that_ticks_between_calls_is_seen_in_single_reports():
     verdict = check(OwnGenerator(clock(4)), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert any(reason.startswith("calls one after another") for reason in verdict.violations)
+    assert any(reason.startswith("successive calls") for reason in verdict.violations)
 
 
 def test_randomness_from_elsewhere_is_a_warning():
     verdict = check(OwnGenerator(nanoseconds()), samples=SAMPLES, seed=SEED, confidence=0.9999)
     assert verdict.repeats.found == ()
-    assert "depends on something else than its generator" in verdict.warnings[0]
+    assert "reports depend on more than the generator" in verdict.warnings[0]
     assert dict(rows(verdict))["generator"].startswith("the same generator gave different reports")
 
 

@@ -137,16 +137,16 @@ def test_a_rate_is_a_share(tmp_path, rate):
 
 
 def test_what_cannot_be_joined_is_refused(tmp_path):
-    rule = r"small\.toml: adversary: must have an adversary who knows that devices keep their answers, by which pseudo"
+    rule = r"small\.toml: adversary: must have an adversary with knows_memoization, to link pseudonyms"
     scenario, path = sent(tmp_path, SKETCH, NAIVE)
     with pytest.raises(InputError, match=rule):
         attack(path, scenario, link_fdr=RATE)
     scenario, path = sent(tmp_path, SKETCH, STRONG, memoize=False)
-    rule = r"small\.toml: devices: must have devices that keep answers, .* joined; if they do, memoize = true"
+    rule = r"small\.toml: devices: must have devices that memoize, .*; if they do, set memoize = true"
     with pytest.raises(InputError, match=rule):
         attack(path, scenario, link_fdr=RATE)
     scenario, path = sent(tmp_path, SKETCH, STRONG)
-    rule = r"reports\.parquet: must have at most \d+ reports for its pseudonyms to be joined, got 360; take some of"
+    rule = r"reports\.parquet: must have at most \d+ reports to link pseudonyms, got 360; use a subset of"
     with pytest.raises(InputError, match=rule):
         attack(path, scenario, link_fdr=RATE, max_bytes=1 << 15)
 
@@ -158,13 +158,13 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     more = "--out", "out.csv", "--linked-out", "devices.csv", "--html", "out.html"
     assert command(*at, "--link-fdr", 0.001, *more) == 0
     shown = capsys.readouterr()
-    assert "36 pseudonyms joined to 1" in " ".join(shown.out.split())
-    assert "at most 0.1 % of them wrong in the mean" in " ".join(shown.out.split())
+    assert "36 pseudonyms linked to 1" in " ".join(shown.out.split())
+    assert "expected false discovery rate at most 0.1 %" in " ".join(shown.out.split())
     assert "reports are linked by the users" not in shown.err
     assert pl.read_csv("devices.csv").columns == ["pseudonym", "user", "log_e_value"]
     assert pl.read_csv("out.csv").columns[-2:] == ["confidence_mcse", "pseudonyms"]
     page = (tmp_path / "out.html").read_text()
-    assert "36 pseudonyms joined to" in page
+    assert "36 pseudonyms linked to" in page
     assert "--link-fdr 0.001" in page
     assert command(*at, "--link-fdr", 0.001, "--user", "3#2") == 0
     assert "3#1" in capsys.readouterr().out
@@ -173,4 +173,4 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert command(*at, "--link-fdr", 0.001, "--out", "x.csv", "--linked-out", "x.csv") == 2
     assert "--linked-out: must be another file than that of --out" in capsys.readouterr().err
     assert command(*at) == 0
-    assert "--link-fdr joins them by kept answers" in " ".join(capsys.readouterr().err.split())
+    assert "--link-fdr links pseudonyms by memoized responses" in " ".join(capsys.readouterr().err.split())

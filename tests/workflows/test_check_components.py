@@ -9,20 +9,24 @@ from scipy import stats
 from poolscope.cli.check import rows, sentence
 from poolscope.mechanisms import make
 from poolscope.workflows.check.bounds import (
-    Plan,
-    Wide,
-    counted_bits,
+    BoundPlan,
+    best_event,
     detectable,
-    draw_wide,
-    max_telling,
-    nominated,
+    guess_bound,
+    isolated_rows,
     plan,
 )
 from poolscope.workflows.check.check import check
-from poolscope.workflows.check.events import BitColumn, bit_column
-from poolscope.workflows.check.guesses import beyond_gap, guessed
-from poolscope.workflows.check.repeats import dependent, different, lagged
-from poolscope.workflows.check.sampling import Sampler
+from poolscope.workflows.check.independence import dependence_pvalue, lag_tests, rate_pvalue
+from poolscope.workflows.check.sampling import (
+    BitColumn,
+    Sampler,
+    Screening,
+    bit_column,
+    bit_counts,
+    conspicuous_objects,
+    draw_screening,
+)
 
 # What could have been found
 
@@ -44,11 +48,11 @@ def test_a_detectable_epsilon_is_found_in_nine_of_ten_tests(rate, claimed):
 
 
 def test_what_is_detectable_has_ends():
-    planned = Plan(trials=1000, share=0.5, error=0.05, part=None)
+    planned = BoundPlan(trials=1000, share=0.5, error=0.05, part=None)
     assert detectable(planned, 1e-200, 1.0) == np.inf, "the event never happens"
     assert np.isnan(detectable(planned, 0.1, np.nan))
     assert detectable(planned, 0.1, np.inf) == np.inf
-    more = Plan(trials=100_000, share=0.5, error=0.05, part=None)
+    more = BoundPlan(trials=100_000, share=0.5, error=0.05, part=None)
     assert 1 < detectable(more, 0.1, 1.0) < detectable(planned, 0.1, 1.0)
 
 
@@ -69,14 +73,14 @@ def test_a_check_says_what_could_have_been_found():
 
 
 def wide_of(mechanism, count, seed=SEED):
-    return draw_wide(Sampler(mechanism=mechanism, objects=(0,), seed=seed), count)
+    return draw_screening(Sampler(mechanism=mechanism, objects=(0,), seed=seed), count)
 
 
 @pytest.mark.parametrize("kind", ["grr", "oue", "the", "cms"])
 def test_guesses_prove_too_much_no_more_often_than_allowed(kind):
     options = {"m": 64, "hashes": 16} if kind == "cms" else {}
     mechanism, runs, error = make(kind, 30, {"epsilon": 1.0, **options}), 60, 0.2
-    found = [guessed(wide_of(mechanism, 1000, SEED + i), np.random.default_rng(i), error) for i in range(runs)]
+    found = [guess_bound(wide_of(mechanism, 1000, SEED + i), np.random.default_rng(i), error) for i in range(runs)]
     wrong = sum(guess.epsilon > 1 for guess in found)
     assert wrong <= stats.binom.ppf(1 - 1e-4, runs, error), wrong
 
@@ -84,7 +88,7 @@ def test_guesses_prove_too_much_no_more_often_than_allowed(kind):
 def test_guesses_among_many_objects_need_few_reports():
     """Ten reports of two thousand are in the clear."""
     wide = wide_of(Silent(Unary(universe=40, clear=0.005)), 2000)
-    found = guessed(wide, np.random.default_rng(SEED), 0.01)
+    found = guess_bound(wide, np.random.default_rng(SEED), 0.01)
     assert found.epsilon > 1
     assert found.rule == "the reports with the fewest set bits of bits"
     assert found.objects == 40
@@ -93,15 +97,15 @@ def test_guesses_among_many_objects_need_few_reports():
 
 def test_what_lies_beyond_a_gap():
     values = np.concatenate([[50, 1, 60, 2], np.arange(100, 200)])
-    assert sorted(values[beyond_gap(values)]) == [1, 2], "up to the largest gap"
-    assert len(beyond_gap(np.concatenate([np.zeros(20), np.arange(100, 200)]))) == 20, "equal values stay together"
-    assert len(beyond_gap(np.zeros(50))) == 0, "all are equal"
-    assert len(beyond_gap(np.arange(4))) == 0, "two of four are no small share"
+    assert sorted(values[isolated_rows(values)]) == [1, 2], "up to the largest gap"
+    assert len(isolated_rows(np.concatenate([np.zeros(20), np.arange(100, 200)]))) == 20, "equal values stay together"
+    assert len(isolated_rows(np.zeros(50))) == 0, "all are equal"
+    assert len(isolated_rows(np.arange(4))) == 0, "two of four are no small share"
 
 
 def test_one_object_leaves_nothing_to_guess():
     wide = wide_of(make("grr", 1, {"epsilon": 1.0}), 100)
-    assert guessed(wide, np.random.default_rng(SEED), 0.05) is None
+    assert guess_bound(wide, np.random.default_rng(SEED), 0.05) is None
 
 
 # Objects that stand out
@@ -113,7 +117,7 @@ def test_an_object_without_noise_is_nominated():
             bits = super().obfuscate(objects, rng)["bits"]
             return {"bits": np.where((objects == 17)[:, None], np.arange(100) == 17, bits)}
 
-    assert nominated(wide_of(Bare(Unary(universe=100)), 2000))[0] == 17
+    assert conspicuous_objects(wide_of(Bare(Unary(universe=100)), 2000))[0] == 17
 
 
 def test_bits_are_counted_by_object():
@@ -121,11 +125,11 @@ def test_bits_are_counted_by_object():
     drawn, bits = rng.integers(3, size=50), rng.random((50, 12)) < 0.4
     packed = np.packbits(bits, axis=1, bitorder="little")
     for column, known in ((bits, BitColumn(column="b", size=12, one=True)), (packed, BitColumn(column="b", size=12))):
-        wide = Wide(mechanism=None, objects=np.arange(4), drawn=drawn, reports={"b": column})
+        wide = Screening(mechanism=None, objects=np.arange(4), drawn=drawn, reports={"b": column})
         for chosen in (None, rng.random(50) < 0.5):
             some = np.ones(50, dtype=bool) if chosen is None else chosen
             expected = [bits[some & (drawn == z)].sum(axis=0) for z in range(4)]
-            np.testing.assert_array_equal(counted_bits(wide, known, chosen), expected)
+            np.testing.assert_array_equal(bit_counts(wide, known, chosen), expected)
 
 
 def test_columns_of_bits_are_known_by_their_entries():
@@ -149,19 +153,19 @@ def test_columns_of_bits_are_known_by_their_entries():
 def test_the_event_is_of_the_objects_that_it_is_about():
     counts = np.array([[900, 500], [100, 100], [100, 10]])
     trials = np.array([1000, 1000, 1000])
-    assert max_telling(counts, trials) == (0, 2, 1)
-    assert max_telling(counts, trials, np.array([[-1, -1], [1, 0]])) == (0, 1, 0)
+    assert best_event(counts, trials) == (0, 2, 1)
+    assert best_event(counts, trials, np.array([[-1, -1], [1, 0]])) == (0, 1, 0)
 
 
 def test_dependence_is_found_and_independence_is_not():
     rng = np.random.default_rng(SEED)
     fresh = rng.random((200, 2, 400)) < 0.3
-    wrong = sum(dependent(one, other) < 1e-3 for one, other in fresh)
+    wrong = sum(dependence_pvalue(one, other) < 1e-3 for one, other in fresh)
     assert wrong <= stats.binom.ppf(1 - 1e-4, len(fresh), 1e-3), wrong
     one = rng.random(400) < 0.3
-    assert dependent(one, ~one & (rng.random(400) < 0.5)) < 1e-10
-    assert different(one, rng.random(400) < 0.7) < 1e-10
-    assert dependent(one, np.zeros(400, dtype=bool)) == 1.0, "a mark that none has says nothing"
+    assert dependence_pvalue(one, ~one & (rng.random(400) < 0.5)) < 1e-10
+    assert rate_pvalue(one, rng.random(400) < 0.7) < 1e-10
+    assert dependence_pvalue(one, np.zeros(400, dtype=bool)) == 1.0, "a mark that none has says nothing"
 
 
 @pytest.mark.parametrize("lag", [1, 7, 300])
@@ -170,15 +174,15 @@ def test_a_mark_that_comes_again_later_is_found_at_its_distance(lag):
     mark = rng.random(2000) < 0.2
     for i in range(lag, 2000):
         mark[i] = mark[i - lag] if rng.random() < 0.6 else mark[i]
-    (finding,) = lagged("reports", {"it": mark})
+    (finding,) = lag_tests("reports", {"it": mark})
     assert finding.pvalue * finding.tests < 1e-4, finding
     apart = "1 report apart" if lag == 1 else f"{lag} reports apart"
-    assert apart in finding.words
+    assert apart in finding.description
 
 
 def test_a_sequence_of_fresh_marks_is_kept():
     """At most the allowed share of sequences is called dependent, over all distances together."""
     rng, runs = np.random.default_rng(SEED), 300
-    findings = [next(iter(lagged("reports", {"it": rng.random(300) < 0.3}))) for _ in range(runs)]
+    findings = [next(iter(lag_tests("reports", {"it": rng.random(300) < 0.3}))) for _ in range(runs)]
     wrong = sum(finding.pvalue * finding.tests < 0.05 for finding in findings)
     assert wrong <= stats.binom.ppf(1 - 1e-4, runs, 0.05), wrong

@@ -50,7 +50,7 @@ def test_the_other_window_of_a_device_is_its_likeliest(tmp_path):
 def test_the_score_is_that_of_all_pairs_whatever_is_worked_on_at_once(tmp_path, monkeypatch, kind):
     scenario, path = sent(tmp_path, f"kind = '{kind}'\nepsilon = 4\n", ending="csv")
     whole = link_users(path, scenario, tmp_path / "links.csv")
-    monkeypatch.setattr(linking, "AT_ONCE", 7)
+    monkeypatch.setattr(linking, "BATCH_REPORTS", 7)
     again = link_users(path, scenario, tmp_path / "links.csv", overwrite=True)
     assert again.drop("score").equals(whole.drop("score"))
     assert np.allclose(again["score"], whole["score"], rtol=1e-9)
@@ -74,11 +74,11 @@ def test_other_pools_move_the_scores(tmp_path):
 
 def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
     scenario, path = sent(tmp_path, SKETCH, f"{STRONG}knows_memoization = false\n")
-    with pytest.raises(InputError, match=r"small\.toml: adversary: must have an adversary who knows that devices keep"):
+    with pytest.raises(InputError, match=r"small\.toml: adversary: must have an adversary with knows_memoization"):
         link_users(path, scenario, tmp_path / "links.csv")
     scenario = scenario_of(tmp_path, mechanism=f"{SKETCH}[devices]\nmemoize = true\n", adversaries=STRONG)
     monkeypatch.setattr(linking, "MAX_PSEUDONYMS", 100)
-    rule = r"reports\.parquet: must have at most 100 reports to be linked, got 240; take some of the users"
+    rule = r"reports\.parquet: must have at most 100 reports to be linked, got 240; use a subset of the users"
     monkeypatch.setattr(linking, "prepared", None)  # nothing is begun
     with pytest.raises(InputError, match=rule):
         link_users(path, scenario, tmp_path / "links.csv")

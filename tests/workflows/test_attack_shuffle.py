@@ -18,10 +18,10 @@ from poolscope.workflows.attack.shuffle import (
     Partition,
     first_rows,
     gather,
+    group_by_user,
     name_hashes,
     partitions,
     read_partition,
-    together,
     write_chunk,
 )
 
@@ -94,7 +94,7 @@ def test_every_row_comes_to_its_user(tmp_path, horizon, values):
         rows, bits = rng.random((60, 3)), rng.integers(256, size=(60, 5), dtype=np.uint8)
         names = pl.Series([f"u{user:02d}" for user in users])
         hashes = np.array([hash_of[user] for user in users], dtype=np.uint64)
-        order, starts = together(names, hashes)
+        order, starts = group_by_user(names, hashes)
         assert [(hash_of[u], u) for u in users[order]] == sorted((hash_of[u], u) for u in users)
         rows_of, first, lengths = first_rows(names, hashes, 2**62)
         assert (rows_of.tolist(), first.tolist()) == (order.tolist(), order[starts].tolist())
@@ -178,9 +178,9 @@ def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
 
     def spy(names, hashes):
         seen.append(len(names))
-        return together(names, hashes)
+        return group_by_user(names, hashes)
 
-    monkeypatch.setattr(shuffle, "together", spy)
+    monkeypatch.setattr(shuffle, "group_by_user", spy)
     # the checks of the reports hold a window of them, whatever the bound
     monkeypatch.setattr(misfit, "MAX_REPORTS", 1 << 10)
     monkeypatch.setattr(checks, "MAX_REPORTS", 1 << 10)

@@ -30,4 +30,4 @@ def test_a_sampler_that_keeps_less_than_it_states_is_found(kept, fits):
     verdict = check(Response(kept), samples=20_000, seed=SEED)
     assert verdict.passed == fits
     assert verdict.mechanism == "Response"
-    assert any("samples do not fit its stated likelihoods" in reason for reason in verdict.violations) != fits
+    assert any("samples do not match the stated likelihoods" in reason for reason in verdict.violations) != fits

@@ -9,10 +9,9 @@ from scipy import stats
 
 from poolscope.cli.check import rows, sentence
 from poolscope.mechanisms import adapt, make
-from poolscope.workflows.check.bounds import Plan, clear, plan
+from poolscope.workflows.check.bounds import BoundPlan, is_clear, plan
 from poolscope.workflows.check.check import check
-from poolscope.workflows.check.events import Seen
-from poolscope.workflows.check.fit import Fitting, posterior
+from poolscope.workflows.check.distribution import FitCounter, ReportSample, posterior
 
 SAMPLES = 20_000
 
@@ -25,7 +24,7 @@ SAMPLES = 20_000
 def test_a_bound_is_wrong_no_more_often_than_allowed(rates, part):
     """Both ways, at the truth: log(p / p')."""
     rng, runs, error = np.random.default_rng(SEED), 4000, 0.1
-    planned = Plan(trials=3000, share=0.4, error=error, part=part)
+    planned = BoundPlan(trials=3000, share=0.4, error=error, part=part)
     ones = rng.binomial(planned.trials, planned.share, size=runs)
     others = planned.trials - ones
     hits, other_hits = rng.binomial(ones, rates[0]), rng.binomial(others, rates[1])
@@ -42,7 +41,7 @@ def test_most_is_spent_on_what_is_rare():
     assert often.part is not None, "a rate near one is bounded apart"
     rare = plan((0.01, 0.004), 10_000, 0.05)
     assert rare.part is None, "rare ones are bounded together"
-    halves = Plan(trials=10_000, share=0.5, error=0.05, part=0.5)
+    halves = BoundPlan(trials=10_000, share=0.5, error=0.05, part=0.5)
     for rates, planned in (((0.95, 0.35), often), ((0.01, 0.004), rare)):
         trials = round(planned.share * 10_000), 10_000 - round(planned.share * 10_000)
         expected = planned.bound((round(rates[0] * trials[0]), round(rates[1] * trials[1])), trials)
@@ -51,9 +50,9 @@ def test_most_is_spent_on_what_is_rare():
 
 
 def test_a_choice_is_clear_when_counts_prove_half_of_what_they_suggest():
-    assert clear(np.array([500, 50]), np.array([1000, 1000]))
-    assert not clear(np.array([11, 2]), np.array([200, 200]))
-    assert not clear(np.array([0, 0]), np.array([200, 200]))
+    assert is_clear(np.array([500, 50]), np.array([1000, 1000]))
+    assert not is_clear(np.array([11, 2]), np.array([200, 200]))
+    assert not is_clear(np.array([0, 0]), np.array([200, 200]))
 
 
 @pytest.mark.parametrize("kind", ["grr", "ss"])
@@ -83,7 +82,7 @@ def test_a_sampler_that_does_not_fit_its_likelihood_is_caught(given):
     verdict = check(given(Response(0.3)), samples=SAMPLES, seed=SEED)
     assert verdict.lower_bound.epsilon < 1, "what is sampled is private enough"
     assert not verdict.passed
-    assert "samples do not fit its stated likelihoods" in sentence(verdict)
+    assert "samples do not match the stated likelihoods" in sentence(verdict)
     assert dict(rows(verdict))["likelihood stated, sampled"].endswith("differs")
 
 
@@ -98,10 +97,12 @@ def test_a_sampler_that_fits_is_kept():
 @pytest.mark.parametrize("size", [tiny, large])
 def test_every_mechanism_fits_its_likelihood(name, size):
     mechanism = size(name)
-    fitting = Fitting(mechanism, (0, 1, 2, 3))
+    fitting = FitCounter(mechanism, (0, 1, 2, 3))
     rng = np.random.default_rng(SEED)
     for position, count in enumerate(rng.multinomial(20_000, [0.25] * 4)):
-        fitting.add(position, Seen(mechanism=mechanism, reports=mechanism.obfuscate(np.full(count, position), rng)))
+        fitting.add(
+            position, ReportSample(mechanism=mechanism, reports=mechanism.obfuscate(np.full(count, position), rng))
+        )
     assert fitting.fit().passed, fitting.fit()
 
 
@@ -150,4 +151,4 @@ def test_supports_of_a_mechanism_of_ones_own_are_held_against_samples(truth):
 
     verdict = check(HasLikelihood(), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert (verdict.fit, {share.name for share in verdict.shares}) == (None, {"p*", "q*"})
-    assert verdict.violations == (() if truth == 1.0 else ("samples do not follow its stated p*",))
+    assert verdict.violations == (() if truth == 1.0 else ("samples do not match the stated p*",))
