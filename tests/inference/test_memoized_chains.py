@@ -131,7 +131,7 @@ def test_chains_that_say_how_long_to_go_on_do_not_count(monkeypatch):
     _, evidence = bits(APART)
     slots = slots_of(evidence.slots, ORACLE)
     belief = belief_of(ORACLE, slots, 4)
-    estimate_by_chains(units_of(evidence.distribution, slots), belief, KEYS[0])
+    estimate_by_chains(items_of(evidence.distribution, slots), belief, KEYS[0])
     pilot, own = keys
     assert pilot != own
 
