@@ -38,7 +38,7 @@ def wheel_faults(path: Path) -> list[str]:
     faults = [f"{name} does not belong" for name in names if name not in ours and name not in about]
     faults += [f"{name} is of no known kind" for name in ours if Path(name).suffix not in KINDS]
     faults += [f"{name} is a test" for name in ours if "test" in Path(name).name]
-    for needed in ("/licenses/LICENSE", "/METADATA", "/entry_points.txt"):
+    for needed in ("/licenses/LICENSE", "/licenses/LICENSE-JAVASCRIPT.txt", "/METADATA", "/entry_points.txt"):
         if not any(name.endswith(needed) for name in about):
             faults.append(f"{needed} is missing")
     faults += [f"{needed} is missing" for needed in IN_WHEEL if needed not in names]

@@ -186,8 +186,9 @@ def tree(tmp_path):
     ignored = shutil.ignore_patterns("__pycache__", "vega.js")
     shutil.copytree(ROOT / "src/poolscope/html", place / "src/poolscope/html", ignore=ignored)
     (place / "tests").mkdir()
-    files = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff")
-    for name in (*files, "src/poolscope/__init__.py", "src/poolscope/py.typed", "tests/conftest.py"):
+    files = ["pyproject.toml", "hatch_build.py", "README.md", "CHANGELOG.md", "CITATION.cff", "tests/conftest.py"]
+    files += ["src/poolscope/__init__.py", "src/poolscope/py.typed", *PROJECT["project"]["license-files"]]
+    for name in files:
         shutil.copy(ROOT / name, place / name)
     return place
 
