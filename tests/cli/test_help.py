@@ -4,6 +4,7 @@ import re
 
 import pytest
 from cases.command_line import SMALL, poolscope
+from cases.selection import mostly, slow
 from typer.testing import CliRunner
 
 from poolscope.cli.app import MECHANISMS, ORDER, _names
@@ -53,7 +54,7 @@ def test_names_of_scenarios_are_completed():
     assert _names("apple-h") == ["apple-hcms", "apple-health"]
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+@pytest.mark.parametrize("encoding", mostly(slow, ["cp1252", "ascii"], "ascii"))
 def test_letters_that_are_lacking_are_written_plainly(tmp_path, encoding):
     (tmp_path / "small.toml").write_text(SMALL)
     asked = [

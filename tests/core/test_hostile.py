@@ -254,6 +254,7 @@ def test_parameters_of_the_wrong_type(line, message):
         build_mechanism(parse(text, name="drawn"), UNIVERSE)
 
 
+@pytest.mark.slow
 def test_nesting(tmp_path):
     for text in ("a = " + "[" * 100_000, "a = " + "{a=" * 50_000, "[" + "a." * 50_000 + "a]"):
         assert not read_or_refused(lambda text=text: parse(text, name="deep"))

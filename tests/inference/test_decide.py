@@ -9,6 +9,7 @@ from scipy import stats
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import believed, guesses
+from poolscope.kernels.decision import first_sure
 from poolscope.population.behavior import Behavior
 
 
@@ -42,3 +43,13 @@ def test_what_the_model_excludes_leaves_the_prior():
     posterior = np.array([[[0.1, 0.2, 0.7], [np.nan] * 3], [[np.nan] * 3, [0.3, 0.3, 0.4]]])
     expected = [[[0.1, 0.2, 0.7], [0.25, 0.25, 0.5]], [[0.25, 0.25, 0.5], [0.3, 0.3, 0.4]]]
     np.testing.assert_array_equal(believed(posterior, adversary), expected)
+
+
+def test_exposure_is_dated_by_the_first_report_that_reaches_a_threshold():
+    """Also where it is just reached; who is excluded reaches nothing, and what is lost again was reached."""
+    tops = np.array([[0.5, 0.75, 0.9], [0.4, np.nan, 0.7], [0.6, 0.4, 0.75], [0.4, 0.4, 0.4]])
+    posterior = np.stack([tops, 1 - tops], axis=2)
+    posterior[posterior < 0.3] = 0.0
+    out = np.empty((4, 3), dtype=np.int32)
+    first_sure(posterior, np.array([0.65, 0.75, 0.95]), out)
+    assert out.tolist() == [[1, 1, -1], [2, -1, -1], [2, 2, -1], [-1, -1, -1]]

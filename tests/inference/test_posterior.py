@@ -305,6 +305,7 @@ def test_a_search_for_worse(seed):
     assert worst < 1e-10, types.tolist()
 
 
+@pytest.mark.slow
 def test_ten_thousand_reports():
     assert_exact([[0.9, 1, 0.6], [1, 0.8, 0.95]], mixed(10_000, 1, 3))
 

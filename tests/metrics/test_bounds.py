@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from cases.selection import mostly, slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import bounds as oracle
@@ -157,7 +158,7 @@ def test_a_channel_of_a_larger_epsilon_is_right_more_often():
 
 
 @pytest.mark.parametrize(("epsilon", "n"), [(0.05, 40), (0.5, 7), (1, 60), (3, 12)])
-@pytest.mark.parametrize("best", [1 / 2, 1 / 3, 0.3, 1 / 6, 0.001])
+@pytest.mark.parametrize("best", mostly(slow, [1 / 2, 1 / 3, 0.3, 1 / 6, 0.001], 1 / 2, 0.3))
 def test_the_bound_is_at_most_that_of_any_slope_and_below_the_trade_off_curve_at_best(epsilon, n, best):
     odds = mpf(best) / (1 - mpf(best))
     every = [

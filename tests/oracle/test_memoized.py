@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from cases.memoized import pool_integral
+from cases.selection import mostly, slow
 from oracle.memoized import bits, identical, of_one_response, of_trace, pool_scores, posterior, table_scores, values
 from oracle.tables import table_posterior, uniform_grid
 
@@ -49,7 +50,7 @@ def test_answers_that_are_not_sent_sum_to_one(name):
         assert pool_scores(device, reports, WITHIN, POOL_OF, 2) == literally(device, reports)
 
 
-@every_device
+@pytest.mark.parametrize("name", mostly(slow, DEVICES, *(name for name in DEVICES if name != "l-osue")))
 def test_all_reports_of_a_trace_sum_to_one(name):
     device = DEVICES[name]
     for trace in ([0, 1], [2, 2], [3, 2]):

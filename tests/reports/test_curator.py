@@ -210,11 +210,7 @@ def test_tables_are_left_out_where_they_would_be_large():
 
 
 SAMPLED = [(size, way) for size in SIZES for way in ("binomials", "one by one")]
-BY_DEFAULT = [
-    ("a few reports", "one by one"),
-    ("few reports, fewer buckets", "binomials"),
-    ("many reports", "binomials"),
-]
+BY_DEFAULT = [("a few reports", "one by one"), ("few reports, fewer buckets", "binomials")]
 
 
 @pytest.mark.parametrize(("size", "way"), mostly(statistical, SAMPLED, *BY_DEFAULT))
@@ -255,6 +251,7 @@ def test_wrong_law_is_seen():
         assert_binomial(counts[:, 0], 120, law_of_one_report(right, POPULARITY)[0][0])
 
 
+@pytest.mark.statistical
 def test_simulated_counts_of_hcms():
     mechanism = MECHANISMS["hcms"]
     keys = children(np.uint64(SEED), np.arange(1500))

@@ -132,7 +132,7 @@ def test_the_smaller_error_is_chosen():
         assert chosen.mean() <= linear.mean()
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", mostly(statistical, FEW, "cms", "hcms"))
 def test_regression_is_unbiased_given_the_functions(name):
     """With its exact covariance, of the same objects and functions again and again."""
     mechanism, reports = FEW[name](7), 2000

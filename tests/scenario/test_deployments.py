@@ -35,7 +35,7 @@ def played(found):
 
 
 #: Their filters and memoized responses take long to attack.
-LONG = {"mozilla-homepages", "chrome-rappor-sites"}
+LONG = {"mozilla-homepages", "chrome-rappor", "chrome-rappor-sites"}
 SYNTHETIC = [name for name in builtin_names() if name != "recorded-emojis"]
 
 

@@ -196,6 +196,7 @@ def test_a_contradicted_cap_is_not_verified_below_one_report(coin):
     assert found.choice.cap == 1
 
 
+@pytest.mark.slow
 def test_the_same_question_has_the_same_answer(small, done):
     again = advise(small, max_exposed=0.1, **ASKED, engine=Local(threads=1)).as_json()
     facts = done.as_json()

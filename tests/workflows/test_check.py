@@ -28,7 +28,7 @@ SAMPLES = 20_000
 
 
 @pytest.mark.parametrize("name", list(KINDS))
-@pytest.mark.parametrize("size", [tiny, large])
+@pytest.mark.parametrize("size", [pytest.param(tiny, marks=pytest.mark.statistical), large])
 def test_every_mechanism_keeps_its_promise(name, size):
     verdict = check(size(name), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert verdict.passed, verdict.violations

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from cases.report_files import WEAK, command, scenario_of
 from cases.synthetic import SEED
 
+from poolscope.mechanisms import GRR
 from poolscope.workflows.check.check import check
 
 SIZE, EPSILON = 8, 2.0
@@ -31,3 +33,13 @@ def test_a_sampler_that_keeps_less_than_it_states_is_found(kept, fits):
     assert verdict.passed == fits
     assert verdict.mechanism == "Response"
     assert any("samples do not match the stated likelihoods" in reason for reason in verdict.violations) != fits
+
+
+def test_the_command_ends_with_one_where_epsilon_is_not_kept(tmp_path, monkeypatch, capsys):
+    scenario_of(tmp_path, mechanism="kind = 'grr'\nepsilon = 1\n", adversaries=WEAK)
+    asked = "check", tmp_path / "small.toml", "--samples", 5000
+    assert command(*asked) == 0
+    assert "PASS" in capsys.readouterr().out
+    monkeypatch.setattr(GRR, "report", lambda self, objects, keys: {"value": np.array(objects, dtype=np.int32)})
+    assert command(*asked) == 1
+    assert "FAIL" in capsys.readouterr().out

@@ -16,6 +16,7 @@ from cases.broken import (
     Unary,
     few_vectors,
 )
+from cases.selection import mostly, statistical
 from cases.synthetic import SEED
 
 from poolscope.cli.check import rows, sentence
@@ -25,7 +26,7 @@ from poolscope.workflows.check.check import check
 SAMPLES = 20_000
 
 
-@pytest.mark.parametrize("name", list(CORRECT))
+@pytest.mark.parametrize("name", mostly(statistical, CORRECT, *list(CORRECT)[::3]))
 def test_correct_mechanisms_are_kept(name):
     verdict = check(CORRECT[name](), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert verdict.passed, verdict.violations
@@ -59,7 +60,10 @@ def test_noise_that_is_balanced_over_two_reports_is_caught(name, kind, words):
 
 
 @pytest.mark.parametrize("schedule", ["truths by an even schedule", "500 truths that repeat"])
-@pytest.mark.parametrize(("name", "of"), [("response", Silent), ("number", Silent), ("sketch", HasLikelihood)])
+@pytest.mark.parametrize(
+    ("name", "of"),
+    mostly(statistical, [("response", Silent), ("number", Silent), ("sketch", HasLikelihood)], ("response", Silent)),
+)
 def test_a_schedule_of_truths_is_caught(name, of, schedule):
     mechanism = of(KINDS[name](**DEFECTS[schedule]()))
     verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
