@@ -90,19 +90,19 @@ def cycles_a_second() -> float:
 
 def updates(function, *arguments) -> int:
     """Polynomial updates (nodes x pools x reports) of a call that fills posteriors."""
-    total, carry = 0, posterior_kernels.carry
+    total, multiply = 0, posterior_kernels.multiply_reports
 
     def counting(begin, end, smallest, wide, grid, *rest):
         nonlocal total
         total += -(-(end - begin) // LANE) * LANE * grid.product.size
-        return carry(begin, end, smallest, wide, grid, *rest)
+        return multiply(begin, end, smallest, wide, grid, *rest)
 
     def in_python(kernel, **replaced):
         return FunctionType(kernel.py_func.__code__, {**kernel.py_func.__globals__, **replaced})
 
     compiled = posterior_kernels.posteriors
-    attack_one = in_python(posterior_kernels._attack, carry=counting)
-    posterior_kernels.posteriors = in_python(compiled, _attack=attack_one)
+    attack_one = in_python(posterior_kernels._user_posterior, multiply_reports=counting)
+    posterior_kernels.posteriors = in_python(compiled, _user_posterior=attack_one)
     try:
         function(*arguments)
     finally:

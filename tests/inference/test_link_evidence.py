@@ -148,10 +148,10 @@ def test_too_many_pairs_are_refused(monkeypatch):
     device = device_of(make("grr", CROWD.size, {"epsilon": 8.0}), memoize=True)
     reports = reports_of(device, np.zeros((30, 4), dtype=np.int64), user_keys(SEED, np.arange(30)))
     monkeypatch.setattr(link_evidence, "MAX_PAIRS", 100)
-    rule = "must have at most 100 answers that two pseudonyms have in common, got .*; take some of the users"
+    rule = "must have at most 100 responses that two pseudonyms have in common, got .*; take some of the users"
     with pytest.raises(InputError, match=rule):
         pairs_with_evidence(device, reports, np.full(30, 4), KNOWN, 0.0)
     noisy = device_of(make("l-grr", CROWD.size, {"epsilon": 3.0}))
     monkeypatch.setattr(link_evidence, "MAX_REPORTS", 100)
-    with pytest.raises(InputError, match="must have at most 100 reports whose answers are sent with noise"):
+    with pytest.raises(InputError, match="must have at most 100 noisy reports of memoized responses"):
         pairs_with_evidence(noisy, reports, np.full(30, 4), KNOWN, 0.0)

@@ -53,7 +53,7 @@ def test_compiling_is_told_once_after_an_install(tmp_path):
 def test_where_nothing_can_be_kept_it_is_said_once(tmp_path):
     (compiled, word), said = run(tmp_path / "kept", READ_ONLY, strict=False)
     assert int(compiled) >= 1
-    assert said.count("set NUMBA_CACHE_DIR to a folder that can be written") == 1
+    assert said.count("set NUMBA_CACHE_DIR to a writable folder") == 1
     assert run(tmp_path)[0][1] == word
 
 

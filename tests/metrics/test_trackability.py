@@ -171,9 +171,9 @@ def test_windows_are_the_first_two_of_devices_that_fill_them():
 
 def test_long_windows_and_large_universes_take_fewer_devices(monkeypatch):
     device = device_of(SKETCH, memoize=True)
-    monkeypatch.setattr(windows, "REPORTS", 20 * 5)
+    monkeypatch.setattr(windows, "MAX_REPORTS", 20 * 5)
     assert two_windows(game(device, 5), 100, SEED).devices == 20
-    monkeypatch.setattr(windows, "CELLS", 1)
+    monkeypatch.setattr(windows, "MAX_CELLS", 1)
     assert two_windows(game(device, 5), 100, SEED) is None
 
 

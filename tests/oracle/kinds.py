@@ -258,7 +258,7 @@ KINDS = {
             *BAD_SEEDS,
             *BAD_STEPS,
             ({"g": 1}, "g: must be 2 to 16777216"),
-            ({"epsilon": None, "epsilon_perm": 2.0, "epsilon_inst": 1.0}, "g: is missing.*no best value"),
+            ({"epsilon": None, "epsilon_perm": 2.0, "epsilon_inst": 1.0}, "g: is missing.*no default"),
         ),
     ),
     "dbitflip": Kind(

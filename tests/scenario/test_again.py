@@ -106,13 +106,13 @@ def test_kinds_made_for_memory_have_it_unless_they_are_told():
         (
             "grr",
             "memoize = true\ninstantaneous = { kind = 'sue', epsilon = 1 }",
-            "instantaneous.*kind: must be noise.*GRR.*sue.*one of grr",
+            "instantaneous.*kind: must be an instantaneous round.*GRR.*sue.*one of grr",
         ),
         ("sue", "memoize = true\ninstantaneous = { kind = 'she', epsilon = 1 }", "SUE, got 'she'; one of sue, oue"),
         (
             "ss",
             "memoize = true\ninstantaneous = { kind = 'grr', epsilon = 1 }",
-            "only grr, sue, oue, blh and olh have noise again",
+            "only grr, sue, oue, blh and olh have an instantaneous round",
         ),
         ("grr", "memoize = true\ninstantaneous = { kind = 'grr', epsilon_1 = 4 }", "epsilon_1: must be at most 3 for"),
     ],

@@ -342,7 +342,7 @@ def test_a_long_manifest_is_not_written_for_every_block(tmp_path, monkeypatch):
     kept = Manifest(**{**GOOD, "parts": {}})
     with run_folder.Keeper(kept, tmp_path) as keeper:
         for number in range(100):
-            keeper.add(run_folder.Part(f"part-{number:06d}.parquet", "0"))
+            keeper.add(run_folder.PlayedBlock(f"part-{number:06d}.parquet", "0"))
     assert len(written) < 10
     assert len(written[-1]["parts"]) == 100
 
