@@ -202,8 +202,8 @@ def assumptions_of(question: Question, scenario: Scenario, game: Game) -> Iterat
     yield f"The adversary is {question.adversary}: {phrase}. It knows the mechanism and the pools."
     yield f"{users[:1].upper()}{users[1:]}" + ("; half of them search, the others verify." if game.recorded else ".")
     yield (
-        "A user is exposed once the adversary's confidence in some pool has reached the threshold, whether the guess is "
-        "correct or not."
+        "A user is exposed once the adversary's confidence in some pool has reached the threshold, whether the guess "
+        "is correct or not."
     )
     events_are = "the recorded ones, in order" if game.recorded else "independent draws"
     yield f"Events of a user are {events_are}; " + (
