@@ -132,7 +132,7 @@ def test_the_truth_may_name_any_pseudonym(tmp_path):
 @pytest.mark.parametrize("rate", [0.0, 1.0, -1.0, float("nan")])
 def test_a_rate_is_a_share(tmp_path, rate):
     scenario, path = sent(tmp_path, SKETCH, STRONG)
-    with pytest.raises(InputError, match=r"join: must be above 0 and below 1, .*; 0\.001 is one in 1,000"):
+    with pytest.raises(InputError, match=r"link_fdr: must be above 0 and below 1, .*; 0\.001 is one in 1,000"):
         attack(path, scenario, link_fdr=rate)
 
 

@@ -61,11 +61,11 @@ def test_a_check_says_what_could_have_been_found():
     verdict = check(Silent(Noise(universe=9, epsilon=2.0)), samples=4000, seed=SEED, objects=[3, 7])
     assert verdict.passed
     assert verdict.testable < 1.1, "the two objects are half of the range apart"
-    assert f"Only {verdict.testable:.3g} of 2 was testable" in sentence(verdict)
+    assert f"The sample can test ε up to {verdict.testable:.3g} only" in sentence(verdict)
     found = dict(rows(verdict))["could have been found"]
     assert found.startswith(f"an epsilon of {verdict.lower_bound.detectable:.4g} or more")
     whole = check(make("grr", 4, {"epsilon": 1.0}), samples=20_000, seed=SEED)
-    assert "testable" not in sentence(whole)
+    assert "can test" not in sentence(whole)
     assert 1 < whole.lower_bound.detectable < 1.3
 
 

@@ -25,9 +25,9 @@ NO_BETTER = "No other feasible mechanism has a lower ε, exposes fewer users or 
 
 #: What each limiting constraint means.
 LIMITS = {
-    "error": "the error target: a smaller ε misses it",
-    "exposure": "the exposure target: a larger ε misses it",
-    "error and exposure": "both targets: every ε that meets the error target exposes too many users",
+    "error": "the error target (a smaller ε misses it)",
+    "exposure": "the exposure target (a larger ε misses it)",
+    "error and exposure": "both targets (every ε that meets the error target exposes too many users)",
     "range": "the range of ε that was searched",
 }
 
@@ -202,8 +202,8 @@ def assumptions_of(question: Question, scenario: Scenario, game: Game) -> Iterat
     yield f"The adversary is {question.adversary}: {phrase}. It knows the mechanism and the pools."
     yield f"{users[:1].upper()}{users[1:]}" + ("; half of them search, the others verify." if game.recorded else ".")
     yield (
-        "A user is exposed once the adversary's confidence in some pool has reached the threshold; the guess may be "
-        "wrong, as often as the confidence says."
+        "A user is exposed once the adversary's confidence in some pool has reached the threshold, whether the guess "
+        "is correct or not."
     )
     events_are = "the recorded ones, in order" if game.recorded else "independent draws"
     yield f"Events of a user are {events_are}; " + (

@@ -170,19 +170,18 @@ class Verdict:
     @property
     def text(self) -> str:
         """The verdict in one line: PASS or FAIL, the lower bound on epsilon, and what was tested."""
-        level, lower = f"{100 * self.confidence:g}% confidence", self.testable
-        tested = f"{self.samples:,} reports; {len(self.objects):,} of {self.universe:,} objects"
         if not self.passed:
             return f"FAIL: {'; '.join(self.violations)}."
+        sample = f"{self.samples:,} reports; {len(self.objects):,} of {self.universe:,} objects"
         if math.isinf(self.declared):
-            return f"PASS: the declared ε is infinite, which no report violates ({tested})."
+            return f"PASS: the declared ε is infinite, which promises nothing ({sample})."
+        bound = f"ε ≥ {self.testable:.3g} ({100 * self.confidence:g}% confidence; {sample})"
         if math.isnan(self.declared):
-            return f"No ε is declared. Empirical lower bound ε ≥ {lower:.3g} ({level}; {tested})."
-        text = f"PASS: no violation of ε = {self.declared:g} detected. "
-        text += f"Empirical lower bound ε ≥ {lower:.3g} ({level}; {tested}). A pass is not a proof."
-        if self.lower_bound and lower < TESTED * self.declared:
-            text += f" Only {lower:.3g} of {self.declared:g} was testable: no tested event spends more."
-        return text
+            return f"PASS: no ε is declared. Empirical lower bound {bound}."
+        text = f"PASS: no violation of ε = {self.declared:g} detected. Empirical lower bound {bound}."
+        if self.lower_bound and self.testable < TESTED * self.declared:
+            text += f" The sample can test ε up to {self.testable:.3g} only."
+        return f"{text} A pass is not a proof."
 
     def _violations(self) -> Iterator[str]:
         if self.exact and self.exact.epsilon > self.declared * (1.0 + ROUNDING):
