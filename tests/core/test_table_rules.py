@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from poolscope.core.errors import InputError
-from poolscope.core.tables import Rows, open_table, read_table, reading
+from poolscope.core.tables import RowRange, open_table, read_table, reading
 from poolscope.mechanisms import make
 from poolscope.population.popularity import read_popularity
 from poolscope.population.recorded import read_traces
@@ -183,7 +183,7 @@ def test_categories_are_texts_however_rows_are_read(tmp_path):
     read = [batch.names("user") for batch in open_table(tmp_path).batches(("user",))]
     assert pl.concat(read).equals(pl.Series(["b", "a", "b", "c", "a", "c"]))
     file = tmp_path / "2.parquet"
-    some = Rows(file=file, first=2, count=2, size=0, place=file, text=False).read(("user",))
+    some = RowRange(file=file, first=2, count=2, size=0, place=file, text=False).read(("user",))
     assert some.names("user").equals(pl.Series(["a", "c"]))
 
 

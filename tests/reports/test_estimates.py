@@ -6,8 +6,8 @@ from cases.synthetic import SEED
 
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import CMS, GRR, HCMS, Rappor
-from poolscope.reports.estimators import Design, variance_of_linear
-from poolscope.reports.frequencies import Counts, estimator, frequencies, simulate_frequencies
+from poolscope.reports.estimators import RegressionDesign, variance_of_linear
+from poolscope.reports.frequencies import SupportEstimator, estimator, frequencies, simulate_frequencies
 from poolscope.reports.utility import measure_utility
 
 UNIVERSE = 60
@@ -126,7 +126,7 @@ def test_the_smaller_error_is_chosen():
     many = next(drawn(FEW["rappor"], 200_000, 1))[1]
     assert (few.method, many.method) == ("linear", "regression")
     for reports in (2000, 200_000):
-        chosen = Counts(FEW["rappor"](1)).expected(reports * POPULARITY)
+        chosen = SupportEstimator(FEW["rappor"](1)).expected(reports * POPULARITY)
         linear = sum(variance_of_linear(FEW["rappor"](1), reports * POPULARITY))
         assert chosen.mean() <= linear.mean()
 
@@ -143,7 +143,7 @@ def test_regression_is_unbiased_given_the_functions(name):
     )
     assert_near(found, counts, name)
     # squares of normal numbers vary by twice the square of their mean
-    ratio = np.mean((found - counts) ** 2, axis=0) / Design(mechanism).variance(counts)
+    ratio = np.mean((found - counts) ** 2, axis=0) / RegressionDesign(mechanism).variance(counts)
     assert np.abs(ratio - 1).max() < 4.5 * np.sqrt(2 / len(found)), ratio
     assert abs(ratio.mean() - 1) < 4.5 * np.sqrt(2 / len(found) / UNIVERSE), ratio.mean()
 

@@ -16,7 +16,7 @@ from poolscope.mechanisms import Channel, adapt, device_of, make
 from poolscope.mechanisms import reports_of as device_reports
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.reports.files import report_frame
-from poolscope.reports.misfit import Firsts, Misfit
+from poolscope.reports.misfit import FirstReports, MisfitCheck
 from poolscope.scenario.build import build_mechanism
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.estimate import estimate
@@ -61,7 +61,7 @@ def reports_of(mechanism, count, seed=SEED):
 
 
 def looked(mechanism, reports, **options):
-    misfit = Misfit(mechanism, **options)
+    misfit = MisfitCheck(mechanism, **options)
     half = len(next(iter(reports.values()))) // 2
     misfit.add({name: column[:half] for name, column in reports.items()})
     misfit.add({name: column[half:] for name, column in reports.items()})
@@ -215,7 +215,7 @@ def test_kept_answers_raise_no_alarm(kind):
     error, files, alarms, naive = 0.2, 40, [], []
     for i in range(files):
         mechanism, names, reports = memoized_reports(kind, 300, SEED + i)
-        firsts, misfit = Firsts(), Misfit(mechanism, error=error)
+        firsts, misfit = FirstReports(), MisfitCheck(mechanism, error=error)
         for rows in (slice(0, 5000), slice(5000, None)):
             misfit.add(firsts.of(names[rows], {name: column[rows] for name, column in reports.items()}))
         assert misfit.reports == 300

@@ -18,12 +18,12 @@ import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.scenario.scenario import (
     Scenario,
-    as_kept,
     builtin_names,
     builtin_text,
     load_scenario,
     parse,
     same_tables,
+    scenario_from_record,
 )
 from poolscope.scenario.toml import merged_toml
 
@@ -144,7 +144,7 @@ def test_replace_is_played_and_recorded():
     scenario = Scenario.from_dict(TABLES, name="mine")
     other = scenario.replace({"mechanism.epsilon": np.float64(4), "devices.cap": 5, "attack.observations": (2, 5)})
     assert other.game(seed=1).mechanism.epsilon == 4.0
-    assert as_kept(other.about()).mechanism.epsilon == 4.0
+    assert scenario_from_record(other.about()).mechanism.epsilon == 4.0
     assert (other.name, other.devices.cap, other.attack.observations) == ("mine", 5, (2, 5))
     assert other.replace({"devices.cap": None}).devices.cap is None
     assert scenario.mechanism.epsilon == 1.0

@@ -72,7 +72,7 @@ Given = ParamSpec("Given")
 Done = TypeVar("Done")
 
 
-class Kind(NamedTuple):
+class ArgumentType(NamedTuple):
     """Whether a value is of a kind, what the kind is called, and what to do about another one."""
 
     fits: Callable[[Any], bool]
@@ -113,36 +113,38 @@ def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return listed
 
 
-SCENARIO = Kind(_is_a("Scenario"), "a Scenario", "made by poolscope.load_scenario or Scenario.from_dict")
-ENGINE = Kind(_has("map", "tasks", "threads"), "an engine", "poolscope.Local() or poolscope.Dask(...)")
-NAMES = Kind(_list_of(_is_text), "a list of names")
-PATH = Kind(_is_path, "a path")
+SCENARIO = ArgumentType(_is_a("Scenario"), "a Scenario", "made by poolscope.load_scenario or Scenario.from_dict")
+ENGINE = ArgumentType(_has("map", "tasks", "threads"), "an engine", "poolscope.Local() or poolscope.Dask(...)")
+NAMES = ArgumentType(_list_of(_is_text), "a list of names")
+PATH = ArgumentType(_is_path, "a path")
 
 #: Declared type -> kind; parameters of other types are checked where they are used.
-KINDS = {
-    "int": Kind(is_integer, "a whole number"),
-    "float": Kind(_is_real, "a number"),
-    "str": Kind(_is_text, "a text"),
-    "bool": Kind(lambda value: isinstance(value, bool | np.bool_), "true or false"),
+ARGUMENT_TYPES = {
+    "int": ArgumentType(is_integer, "a whole number"),
+    "float": ArgumentType(_is_real, "a number"),
+    "str": ArgumentType(_is_text, "a text"),
+    "bool": ArgumentType(lambda value: isinstance(value, bool | np.bool_), "true or false"),
     "str | PathLike[str]": PATH,
     "str | os.PathLike[str]": PATH,
-    "Sequence[int]": Kind(_list_of(is_integer), "a list of whole numbers"),
-    "Sequence[float]": Kind(_list_of(_is_real), "a list of numbers"),
+    "Sequence[int]": ArgumentType(_list_of(is_integer), "a list of whole numbers"),
+    "Sequence[float]": ArgumentType(_list_of(_is_real), "a list of numbers"),
     "Sequence[str]": NAMES,
-    "str | Sequence[str]": Kind(lambda value: _is_text(value) or NAMES.fits(value), "a name or a list of names"),
-    "Sequence[str | PathLike[str]]": Kind(_list_of(_is_path), "a list of paths"),
-    "Sequence[str | Callable[..., Any]]": Kind(
+    "str | Sequence[str]": ArgumentType(
+        lambda value: _is_text(value) or NAMES.fits(value), "a name or a list of names"
+    ),
+    "Sequence[str | PathLike[str]]": ArgumentType(_list_of(_is_path), "a list of paths"),
+    "Sequence[str | Callable[..., Any]]": ArgumentType(
         _list_of(lambda value: _is_text(value) or callable(value)), "a list of names or classes of mechanisms"
     ),
-    "tuple[float, float]": Kind(lambda value: _list_of(_is_real)(value) and len(value) == 2, "two numbers"),
+    "tuple[float, float]": ArgumentType(lambda value: _list_of(_is_real)(value) and len(value) == 2, "two numbers"),
     "Scenario": SCENARIO,
     "Engine": ENGINE,
     "Local": ENGINE,
-    "Progress": Kind(_has("begin", "stage", "tick"), "a Progress"),
-    "Game": Kind(_has("pool_counts", "epsilon"), "a Game", "of a scenario: scenario.game(seed)"),
-    "Universe": Kind(_is_a("Universe"), "a Universe", "for example Universe.sized(100, {'a': 20, 'b': 20})"),
-    "Behavior": Kind(_is_a("Behavior"), "a Behavior"),
-    "pl.DataFrame": Kind(_is_a("DataFrame", "polars"), "a DataFrame of polars"),
+    "Progress": ArgumentType(_has("begin", "stage", "tick"), "a Progress"),
+    "Game": ArgumentType(_has("pool_counts", "epsilon"), "a Game", "of a scenario: scenario.game(seed)"),
+    "Universe": ArgumentType(_is_a("Universe"), "a Universe", "for example Universe.sized(100, {'a': 20, 'b': 20})"),
+    "Behavior": ArgumentType(_is_a("Behavior"), "a Behavior"),
+    "pl.DataFrame": ArgumentType(_is_a("DataFrame", "polars"), "a DataFrame of polars"),
 }
 
 
@@ -165,7 +167,7 @@ def _check(name: str, value: Any, declared: Any) -> None:
         if value is None:
             return
         text = text.removesuffix(" | None")
-    kind = KINDS.get(text)
+    kind = ARGUMENT_TYPES.get(text)
     if kind is not None and not kind.fits(value):
         raise InputError(f"{name} must be {kind.words}", value=value, remedy=kind.remedy)
     if name == "seed" and value < 0:

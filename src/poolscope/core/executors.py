@@ -128,7 +128,7 @@ class HasMap(Protocol):
 
 
 @dataclass(frozen=True)
-class Mapped:
+class ExecutorEngine:
     """Blocks by the `map` of an executor: in its threads, or in processes to which functions and items can travel."""
 
     executor: HasMap
@@ -189,10 +189,10 @@ def as_engine(engine: EngineLike | None) -> Engine:
         return Dask(client=engine)
     if not callable(getattr(engine, "map", None)):
         raise InputError("must be an engine or have a method map", value=type(engine).__name__, place="engine")
-    return Mapped(engine)
+    return ExecutorEngine(engine)
 
 
-def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractContextManager[Engine]:
+def engine_named(name: str | None = None, scheduler: str | None = None) -> AbstractContextManager[Engine]:
     """The engine of that name; a scheduler's address alone means Dask."""
     name = name or ("local" if scheduler is None else "dask")
     if name not in ENGINES:

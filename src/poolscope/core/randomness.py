@@ -17,12 +17,12 @@ from poolscope.core.errors import InputError
 from poolscope.kernels.random import child_keys
 
 
-class Stream(IntEnum):
+class KeyStream(IntEnum):
     """The branches below a run's seed and below a user."""
 
     USERS = 0
     CURATOR = 1
-    BEHAVIOUR = 2
+    BEHAVIOR = 2
     TRACE = 3
     REPORTS = 4
     TASTE = 5
@@ -47,12 +47,12 @@ def seed_key(seed: int) -> np.uint64:
 
 def user_keys(seed: int, users: NDArray[np.integer]) -> Keys:
     """The key of each user of a run."""
-    return children(children(seed_key(seed), Stream.USERS), users)
+    return children(children(seed_key(seed), KeyStream.USERS), users)
 
 
 def curator_key(seed: int, index: int) -> np.uint64:
     """The key of a curator's simulation: each has its own draws of other people's reports."""
-    return np.uint64(children(children(seed_key(seed), Stream.CURATOR), index))
+    return np.uint64(children(children(seed_key(seed), KeyStream.CURATOR), index))
 
 
 def redraw_keys(key: np.uint64, count: int) -> Keys:
@@ -62,7 +62,7 @@ def redraw_keys(key: np.uint64, count: int) -> Keys:
 
 def report_keys(users: Keys, first: int, count: int) -> Keys:
     """(users, count) the key of each user's reports first, first + 1, ..."""
-    return children(children(users, Stream.REPORTS)[:, None], np.arange(first, first + count))
+    return children(children(users, KeyStream.REPORTS)[:, None], np.arange(first, first + count))
 
 
 def generator(key: np.uint64) -> np.random.Generator:

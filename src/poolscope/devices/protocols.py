@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from poolscope.core.arguments import as_integers
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.core.randomness import Stream, children
+from poolscope.core.randomness import KeyStream, children
 from poolscope.mechanisms.checking import check_mechanism
 from poolscope.mechanisms.custom import is_ours, owner
 from poolscope.mechanisms.protocols import Mechanism, Reports, distinct
@@ -264,14 +264,14 @@ def identical(reports: Reports, log_response_prob: Callable[[Reports], Floats]) 
 
 def fresh_keys(users: Keys, event_index: Objects) -> Keys:
     """The key of each report, by its place among the user's."""
-    return children(children(users, Stream.REPORTS), event_index)
+    return children(children(users, KeyStream.REPORTS), event_index)
 
 
 def own_keys(users: Keys) -> Keys:
     """The key of what is the same in all reports of each user: a cohort, a seed, positions."""
-    return children(children(users, Stream.REPORTS), OWN)
+    return children(children(users, KeyStream.REPORTS), OWN)
 
 
 def answer_keys(slots: Objects, users: Keys) -> Keys:
     """The key of each permanent answer: the same for the same user and object, or what the object is kept as."""
-    return children(children(children(users, Stream.REPORTS), ANSWERS), slots)
+    return children(children(children(users, KeyStream.REPORTS), ANSWERS), slots)

@@ -238,7 +238,7 @@ def _checked(matrix: NDArray[Any]) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Listed(Channel):
+class ListedChannel(Channel):
     """A channel whose reports are those of another mechanism, numbered as they are listed."""
 
     listed: Reports = field(repr=False)
@@ -260,7 +260,7 @@ class Listed(Channel):
         return numbers
 
 
-def as_channel(mechanism: HasLikelihood) -> Listed | None:
+def as_channel(mechanism: HasLikelihood) -> ListedChannel | None:
     """The mechanism as a channel, where its reports are few and known and it states their probabilities."""
     listed = all_probabilities(mechanism)
-    return None if listed is None else Listed(universe=mechanism.universe, matrix=listed[1].T, listed=listed[0])
+    return None if listed is None else ListedChannel(universe=mechanism.universe, matrix=listed[1].T, listed=listed[0])

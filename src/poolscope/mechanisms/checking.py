@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.mechanisms.custom import Adapted, as_columns, is_ours, owner
 from poolscope.mechanisms.protocols import ReportColumn, Reports
-from poolscope.mechanisms.pure import Counting, Likelihood, Pure, Reporting, Scoring, declared_columns
+from poolscope.mechanisms.pure import Likelihood, MechanismDefaults, Pure, ScoreOracle, SupportOracle, declared_columns
 from poolscope.mechanisms.unary import check_bits
 
 #: What a game and an attack call.
@@ -34,21 +34,21 @@ FOLLOWERS: dict[str, tuple[str, ...]] = {
 
 #: General methods, and what each follows; a method that is not listed is a fast path, which follows nothing.
 GENERAL: dict[Callable[..., Any], tuple[str, ...]] = {
-    Reporting.obfuscate: ("report",),
-    Reporting.sent_masses: ("report", "mass", "support", "likelihood", "log_likelihood"),
+    MechanismDefaults.obfuscate: ("report",),
+    MechanismDefaults.sent_masses: ("report", "mass", "support", "likelihood", "log_likelihood"),
     Pure.mass: ("support",),
     Pure.likelihood: ("support",),
     Pure.log_likelihood: ("support", "likelihood"),
     Likelihood.likelihood: ("log_likelihood",),
     Likelihood.mass: ("log_likelihood", "likelihood"),
-    Counting.support_counts: ("support",),
-    Counting.scores: ("support",),
-    Counting.score_sums: ("support",),
-    Scoring.score_sums: ("scores", "support"),
-    Scoring.tally: ("scores", "support"),
-    Scoring.simulate_counts: ("report", "scores", "support"),
-    Scoring.simulate_tally: ("report", "scores", "support"),
-    Scoring.simulate_at: ("report", "scores", "support"),
+    SupportOracle.support_counts: ("support",),
+    SupportOracle.scores: ("support",),
+    SupportOracle.score_sums: ("support",),
+    ScoreOracle.score_sums: ("scores", "support"),
+    ScoreOracle.tally: ("scores", "support"),
+    ScoreOracle.simulate_counts: ("report", "scores", "support"),
+    ScoreOracle.simulate_tally: ("report", "scores", "support"),
+    ScoreOracle.simulate_at: ("report", "scores", "support"),
 }
 
 

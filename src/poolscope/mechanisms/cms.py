@@ -20,13 +20,21 @@ from poolscope.mechanisms.protocols import (
     PoolWeights,
     ReportColumn,
     Reports,
-    at,
     check_objects,
     flip_probability,
     set_frozen,
+    with_epsilon,
 )
-from poolscope.mechanisms.pure import even_measure
-from poolscope.mechanisms.sketch import Cells, Sketch, function_totals, over_functions, packed, plain, sketch_counts
+from poolscope.mechanisms.pure import uniform_base_measure
+from poolscope.mechanisms.sketch import (
+    CellMoments,
+    Sketch,
+    function_totals,
+    over_functions,
+    packed_layout,
+    plain_layout,
+    sketch_counts,
+)
 from poolscope.mechanisms.unary import as_bytes, as_words, log_bit_measure, threshold, words_of
 
 
@@ -44,7 +52,7 @@ class CMS(Sketch):
 
     Parameters
     ----------
-    m, hashes, hash_table, seed : the hash functions (`Hashed`).
+    m, hashes, hash_table, seed : the hash functions (`HashedMechanism`).
 
     References
     ----------
@@ -74,10 +82,10 @@ class CMS(Sketch):
         return self.flip
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> CellMoments:
         """A cell counts set bits."""
         gain = 1.0 - 2.0 * self.flip
-        return Cells(self.flip, gain, self.flip * (1.0 - self.flip), own=0.0, hit=gain**2)
+        return CellMoments(self.flip, gain, self.flip * (1.0 - self.flip), own=0.0, hit=gain**2)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.m)
@@ -113,7 +121,7 @@ class CMS(Sketch):
 
     def _seen(self, views: PoolWeights) -> tuple[Integers, Floats, kernels.Scratch]:
         """What objects add to the masses of a function's buckets, and room for these."""
-        layout = packed(views)
+        layout = packed_layout(views)
         return layout.runs, layout.weights, kernels.scratch(self.m, layout.empty(self.m), views.width)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
@@ -132,7 +140,7 @@ class CMS(Sketch):
         self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[np.int64]:
         """By the closed law of the sketch, not report by report; the law is the same."""
-        flips = [at(self, epsilon).flip for epsilon in epsilons]
+        flips = [with_epsilon(self, epsilon).flip for epsilon in epsilons]
         return sketch_counts(self.family, flips, popularity, count, key, threads)
 
 
@@ -176,7 +184,7 @@ class HCMS(Sketch):
 
     Parameters
     ----------
-    m, hashes, hash_table, seed : the hash functions (`Hashed`); m is a power of two.
+    m, hashes, hash_table, seed : the hash functions (`HashedMechanism`); m is a power of two.
 
     References
     ----------
@@ -208,9 +216,9 @@ class HCMS(Sketch):
         return 0.5
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> CellMoments:
         """A cell counts agreements with its bucket's column, which is orthogonal to the others."""
-        return Cells(0.5, self.p_star - 0.5, 0.25, own=0.0, hit=0.0)
+        return CellMoments(0.5, self.p_star - 0.5, 0.25, own=0.0, hit=0.0)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         buckets = self.family.buckets(np.asarray(reports["hash"], dtype=np.int64))
@@ -220,7 +228,7 @@ class HCMS(Sketch):
         return supported
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, self.family.size * self.m)
+        return uniform_base_measure(reports, self.p_star, self.family.size * self.m)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
@@ -234,7 +242,7 @@ class HCMS(Sketch):
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros((len(reports["hash"]), views.width))
-        layout = plain(views)
+        layout = plain_layout(views)
         seen = layout.runs, layout.weights, empty_table(self.m, views.width)
         for buckets, starts, order in self.grouped(reports["hash"]):
             hadamard_kernels.support_mass(starts, order, buckets, reports["coordinate"], reports["bit"], *seen, out)

@@ -14,7 +14,14 @@ from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects, report_count
-from poolscope.mechanisms.pure import CELLS_LISTED, Counting, Likelihood, declared_columns, of_columns, unstated
+from poolscope.mechanisms.pure import (
+    CELLS_LISTED,
+    Likelihood,
+    SupportOracle,
+    declared_columns,
+    enumerate_reports,
+    missing_base_measure,
+)
 from poolscope.population.universe import Universe
 
 #: The name of the only column where a mechanism's reports are one array.
@@ -24,7 +31,7 @@ REPORT = "report"
 SUPPORTING = ("support", "p_star", "q_star")
 
 
-class Own(Protocol):
+class CustomMechanism(Protocol):
     """What a mechanism of one's own must do; it may do more (`adapt`).
 
     A report is a row: reports are one array, or a mapping of arrays, with a row for each of them.
@@ -60,7 +67,7 @@ class Adapted(Likelihood):
     (True, 30)
     """
 
-    mechanism: Own
+    mechanism: CustomMechanism
     universe: int
     template: Reports = field(repr=False)
     bare: bool = field(repr=False)
@@ -89,8 +96,8 @@ class Adapted(Likelihood):
         fast = getattr(self.mechanism, "report", None)
         if fast is not None and not _older(type(self.mechanism), "report", "obfuscate"):
             return as_columns(fast(objects, keys), len(objects))[0]
-        at = _streams()
-        made = [as_columns(self.mechanism.obfuscate(objects[i : i + 1], at(key)), 1)[0] for i, key in enumerate(keys)]
+        seek = _streams()
+        made = [as_columns(self.mechanism.obfuscate(objects[i : i + 1], seek(key)), 1)[0] for i, key in enumerate(keys)]
         if not made:
             return self.template
         return {name: np.concatenate([one[name] for one in made]) for name in self.template}
@@ -103,7 +110,7 @@ class Adapted(Likelihood):
         """As the mechanism states it, or zeros where its probabilities sum to one."""
         stated = getattr(self.mechanism, "log_base_measure", None)
         if stated is None and not self.is_normalized:
-            raise unstated(self.mechanism)
+            raise missing_base_measure(self.mechanism)
         if stated is None:
             return np.zeros(report_count(reports))
         count, values = report_count(reports), np.asarray(stated(self._own(reports)), dtype=np.float64)
@@ -124,7 +131,7 @@ class Adapted(Likelihood):
         if offered is not None:
             listed = offered()
             return None if listed is None else self._alike(as_columns(listed)[0])
-        found = of_columns(declared_columns(self), CELLS_LISTED // self.universe)
+        found = enumerate_reports(declared_columns(self), CELLS_LISTED // self.universe)
         return None if found is None else self._alike(found)
 
     def _alike(self, reports: Reports) -> Reports | None:
@@ -137,7 +144,7 @@ class Adapted(Likelihood):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Supporting(Adapted, Counting):
+class SupportingAdapted(Adapted, SupportOracle):
     """One that also states which objects a report supports, and how often: it has the linear estimate."""
 
     @property
@@ -157,18 +164,17 @@ class Supporting(Adapted, Counting):
         return found
 
 
-def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
+def adapt(mechanism: CustomMechanism, universe: int | Universe) -> Adapted:
     """Make a mechanism of one's own fit for `Game`, `attack` and the other functions that take one.
 
     Parameters
     ----------
-    mechanism : any object with ``obfuscate(objects, rng)`` and ``log_likelihood(reports)`` (`Own`). More of it is used
-        where it is there: ``epsilon``, what it claims; ``report(objects, keys)``, reports from a 64-bit key each, which
-        is faster than a call for each report; ``report_columns``, what its reports are in a file (`ReportColumn`);
-        ``all_reports()``, every report that there is; ``log_base_measure(reports)``, (reports,) what `log_likelihood`
-        leaves out of the logarithm of the probability, which devices that memoize need (nothing where the likelihoods
-        of all reports sum to one). One that has ``support(reports)``, whether each report supports each object, with
-        ``p_star`` and ``q_star``, how often it supports its own object and another, has the linear estimate.
+    mechanism : any object with ``obfuscate(objects, rng)`` and ``log_likelihood(reports)`` (`CustomMechanism`).
+        Optional attributes: ``epsilon``, the declared epsilon; ``report(objects, keys)``, reports from one 64-bit key
+        each, faster than one call per report; ``report_columns``, the columns of its files (`ReportColumn`);
+        ``all_reports()``, all possible reports; ``log_base_measure(reports)``, (reports,) the constant that
+        ``log_likelihood`` omits, needed for memoization unless the likelihoods sum to 1. With ``support(reports)``,
+        ``p_star`` and ``q_star`` it has the linear frequency estimate.
     universe : the universe, or its size.
 
     Examples
@@ -196,14 +202,14 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
     first = mechanism.obfuscate(np.zeros(1, dtype=np.int64), _streams()(np.uint64(0)))
     columns, bare = as_columns(first, 1)
     supporting = all(hasattr(mechanism, name) for name in SUPPORTING) and not _inherits_supports(type(mechanism))
-    adapted = (Supporting if supporting else Adapted)(
+    adapted = (SupportingAdapted if supporting else Adapted)(
         mechanism=mechanism,
         universe=int(size),
         template={name: column[:0] for name, column in columns.items()},
         bare=bare,
     )
     adapted.log_likelihood(columns)
-    if isinstance(adapted, Supporting):
+    if isinstance(adapted, SupportingAdapted):
         adapted.support(columns)
         if not 0 <= adapted.q_star < adapted.p_star <= 1:
             rule = "p_star and q_star must be probabilities, the first the larger"
@@ -268,9 +274,9 @@ def _streams() -> Callable[[np.uint64], np.random.Generator]:
     bits = np.random.Philox(key=0)
     rng, state = np.random.Generator(bits), bits.state
 
-    def at(key: np.uint64) -> np.random.Generator:
+    def seek(key: np.uint64) -> np.random.Generator:
         state["state"]["key"][0] = key
         bits.state = state
         return rng
 
-    return at
+    return seek

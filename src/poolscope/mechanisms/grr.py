@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import hadamard as kernels
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects
-from poolscope.mechanisms.pure import Sized, drawn, even_measure
+from poolscope.mechanisms.pure import Sized, draw_object_counts, uniform_base_measure
 
 
-def response(epsilon: float, values: int) -> tuple[float, float]:
+def randomized_response(epsilon: float, values: int) -> tuple[float, float]:
     """Randomized response: the probability of the truth, and of each other value."""
     truth = 1.0 / (1.0 + (values - 1) * math.exp(-epsilon))
     return truth, math.exp(-epsilon) * truth
@@ -53,11 +53,11 @@ class GRR(Sized):
 
     @property
     def p_star(self) -> float:
-        return response(self.epsilon, self.universe)[0]
+        return randomized_response(self.epsilon, self.universe)[0]
 
     @property
     def q_star(self) -> float:
-        return response(self.epsilon, self.universe)[1]
+        return randomized_response(self.epsilon, self.universe)[1]
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
@@ -66,7 +66,7 @@ class GRR(Sized):
         return {"value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, 1)
+        return uniform_base_measure(reports, self.p_star, 1)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         supported: NDArray[np.bool_] = np.asarray(reports["value"])[:, None] == np.arange(self.universe)
@@ -84,7 +84,7 @@ class GRR(Sized):
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
         """By the closed law: a report is its object with probability p* - q*, and else uniform over all objects."""
-        rng, own = drawn(popularity, count, key)
+        rng, own = draw_object_counts(popularity, count, key)
         own = rng.binomial(own, self.p_star - self.q_star)
         return own + rng.multinomial(count - own.sum(), np.full(self.universe, 1.0 / self.universe))
 

@@ -15,7 +15,7 @@ from poolscope.core.randomness import generator
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.protocols import (
-    LARGEST_EPSILON,
+    MAX_EPSILON,
     PoolWeights,
     ReportColumn,
     Reports,
@@ -23,7 +23,7 @@ from poolscope.mechanisms.protocols import (
     derived_field,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Sized, binomial_noise, even_measure
+from poolscope.mechanisms.pure import Sized, binomial_noise, uniform_base_measure
 
 #: Up to this epsilon one block is the published form.
 HIGH_PRIVACY = 1.0
@@ -98,7 +98,7 @@ class HadamardResponse(Sized):
     @property
     def unit(self) -> float:
         """u, the probability of as many columns outside the support as are in it."""
-        if self.epsilon >= LARGEST_EPSILON:
+        if self.epsilon >= MAX_EPSILON:
             return math.exp(-self.epsilon)
         return 1.0 / (2.0 * self.blocks - 1.0 + math.exp(self.epsilon))
 
@@ -150,7 +150,7 @@ class HadamardResponse(Sized):
         return {"value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, self.order // 2)
+        return uniform_base_measure(reports, self.p_star, self.order // 2)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         within, agrees = self._compared(reports)
@@ -188,7 +188,7 @@ class HadamardResponse(Sized):
         transform(table)
         # the first row is all ones: it sums each block; what lies outside one is nothing where there is no other
         outside = table[0].sum() - table[0]
-        tilt = 2.0 * (1.0 - 1.0 / (1.0 + math.exp(min(self.epsilon, LARGEST_EPSILON)))) - 1.0
+        tilt = 2.0 * (1.0 - 1.0 / (1.0 + math.exp(min(self.epsilon, MAX_EPSILON)))) - 1.0
         # rounding must not make a probability negative
         chance = np.maximum(1.0 + tilt * (table - outside), 0.0).T.ravel()
         return self._score_sums(generator(key).multinomial(count, chance / chance.sum()))
@@ -225,4 +225,4 @@ def published_blocks(epsilon: float, universe: int) -> int:
     """The number of blocks for this epsilon: one where privacy is high, else as the general form has it."""
     if epsilon <= HIGH_PRIVACY:
         return 1
-    return 1 << math.ceil(math.log2(min(math.exp(min(epsilon, LARGEST_EPSILON)), 2.0 * universe))) - 1
+    return 1 << math.ceil(math.log2(min(math.exp(min(epsilon, MAX_EPSILON)), 2.0 * universe))) - 1

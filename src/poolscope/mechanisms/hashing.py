@@ -38,7 +38,7 @@ class Collisions(NamedTuple):
     variance: float
 
 
-class Tabulated(Protocol):
+class FunctionFamily(Protocol):
     """Functions 0..size-1 of objects 0..universe-1."""
 
     @property
@@ -52,7 +52,7 @@ class Tabulated(Protocol):
         ...
 
 
-class HashFamily(Tabulated, Protocol):
+class HashFamily(FunctionFamily, Protocol):
     """Functions to buckets 0..m-1."""
 
     @property
@@ -196,7 +196,7 @@ class Bijection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restricted:
+class RestrictedFamily:
     """The functions of a family on some of its objects, in the given order."""
 
     family: HashFamily
@@ -262,7 +262,7 @@ def family(
 BUCKETS_AT_ONCE = 1 << 20
 
 
-def choose_functions(family: Tabulated, keys: Keys) -> Integers:
+def choose_functions(family: FunctionFamily, keys: Keys) -> Integers:
     """The hash function of each report, uniform, from the first word of its key."""
     out = np.empty(len(keys), dtype=np.int64)
     grouping_kernels.choose_functions(keys, family.size, out)
@@ -285,7 +285,7 @@ def sort_by_function(function: NDArray[np.integer], size: int, column: str) -> t
 
 
 def by_function(
-    family: Tabulated, function: NDArray[np.integer], column: str
+    family: FunctionFamily, function: NDArray[np.integer], column: str
 ) -> Iterator[tuple[Buckets, Integers, Integers]]:
     """Chunks of functions: the buckets of all objects, and where each function's reports lie in the order.
 

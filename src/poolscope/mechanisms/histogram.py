@@ -11,7 +11,7 @@ from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import grouping as kernels
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_finite_epsilon, check_objects
-from poolscope.mechanisms.pure import Likelihood, Scoring, drawn
+from poolscope.mechanisms.pure import Likelihood, ScoreOracle, draw_object_counts
 
 #: Below it the sums of simulated noise do not fit into 64 bits.
 MIN_EPSILON = 1e-6
@@ -20,14 +20,14 @@ MIN_EPSILON = 1e-6
 GRID_BITS = 20
 
 #: Scales of the noise beyond which no report lies: e^-1024 is no number.
-FARTHEST = 1024.0
+MAX_SCALES = 1024.0
 
 #: Numbers of reports that are drawn and read together.
 NUMBERS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class SHE(Scoring, Likelihood):
+class SHE(ScoreOracle, Likelihood):
     r"""Summation with histogram encoding.
 
     A report of z is d real numbers: the one-hot vector of z, with Laplace noise of scale 2/epsilon on every entry,
@@ -128,14 +128,14 @@ class SHE(Scoring, Likelihood):
 
     def scores(self, reports: Reports) -> Floats:
         """The entries, on the grid, so that sums are exact."""
-        most = FARTHEST * max(self.scale, 1.0)
+        most = MAX_SCALES * max(self.scale, 1.0)
         return np.rint(np.clip(self._entries(reports), -most, most) / self.step) * self.step
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Floats:
         """By the closed law: the noise of a report is the difference of two geometric numbers, that of all reports the
         difference of two negative binomial ones.
         """
-        rng, own = drawn(popularity, count, key)
+        rng, own = draw_object_counts(popularity, count, key)
         stop = -math.expm1(-self.step / self.scale)
         up, down = (rng.negative_binomial(count, stop, self.universe) if count else 0 for _ in range(2))
         return own + self.step * (up - down)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.kernels import hadamard, hashing
-from poolscope.mechanisms.grr import response
+from poolscope.mechanisms.grr import randomized_response
 from poolscope.mechanisms.protocols import (
-    LARGEST_EPSILON,
+    MAX_EPSILON,
     PoolWeights,
     ReportColumn,
     Reports,
@@ -25,8 +25,8 @@ from poolscope.mechanisms.protocols import (
     derived_field,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Sized, even_measure
-from poolscope.mechanisms.sketch import packed
+from poolscope.mechanisms.pure import Sized, uniform_base_measure
+from poolscope.mechanisms.sketch import packed_layout
 
 Seeds = NDArray[np.int64]
 Values = NDArray[np.integer]
@@ -94,7 +94,7 @@ class MultiplyShift(SeededHash):
 
     def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
         out = np.empty((len(seed), views.width))
-        hadamard.hashed_mass(seed, value, self.g, self.universe, packed(views).rows(), out)
+        hadamard.hashed_mass(seed, value, self.g, self.universe, packed_layout(views).rows(), out)
         return out
 
 
@@ -125,7 +125,7 @@ class XXHash32(SeededHash):
 
     def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
         out = np.empty((len(seed), views.width))
-        hashing.mass(seed, value, *self.parameters, packed(views).rows(), out)
+        hashing.mass(seed, value, *self.parameters, packed_layout(views).rows(), out)
         return out
 
 
@@ -198,7 +198,7 @@ class LocalHashing(Sized):
 
     @property
     def p_star(self) -> float:
-        return response(self.epsilon, self.g)[0]
+        return randomized_response(self.epsilon, self.g)[0]
 
     @property
     def q_star(self) -> float:
@@ -212,7 +212,7 @@ class LocalHashing(Sized):
         return {"seed": seed, "value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, 2**self.seed_bits)
+        return uniform_base_measure(reports, self.p_star, 2**self.seed_bits)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         return self.functions.support(reports["seed"], reports["value"])
@@ -253,5 +253,5 @@ class OLH(LocalHashing):
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         if self.g is None:
-            set_frozen(self, g=min(round(math.exp(min(self.epsilon, LARGEST_EPSILON))) + 1, MAX_VALUES))
+            set_frozen(self, g=min(round(math.exp(min(self.epsilon, MAX_EPSILON))) + 1, MAX_VALUES))
         super().__post_init__()

@@ -13,8 +13,8 @@ from poolscope.core.errors import InputError
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.hashing import check_range
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects, flip_probability
-from poolscope.mechanisms.pure import Sized, even_measure
-from poolscope.mechanisms.sketch import packed
+from poolscope.mechanisms.pure import Sized, uniform_base_measure
+from poolscope.mechanisms.sketch import packed_layout
 
 #: Beyond it products of two values of the field do not fit into 64 bits.
 LARGEST_PRIME = (1 << 31) - 1
@@ -88,7 +88,7 @@ class PIRappor(Sized):
         return {"a": a, "b": b}
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, self.prime * self.had)
+        return uniform_base_measure(reports, self.p_star, self.prime * self.had)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         a, b = self._lines(reports)
@@ -104,7 +104,7 @@ class PIRappor(Sized):
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         a, b = self._lines(reports)
         out = np.empty((len(a), views.width))
-        kernels.mass(a, b, self.prime, self.had, self.universe, packed(views).rows(), out)
+        kernels.mass(a, b, self.prime, self.had, self.universe, packed_layout(views).rows(), out)
         return out
 
     def _lines(self, reports: Reports) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

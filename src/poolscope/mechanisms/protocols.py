@@ -46,7 +46,7 @@ class PoolWeights:
 Reports = Mapping[str, NDArray[Any]]
 
 #: Above it e^-epsilon is no normal number any more.
-LARGEST_EPSILON = 700.0
+MAX_EPSILON = 700.0
 
 
 @dataclass(frozen=True)
@@ -250,32 +250,32 @@ class Rates(NamedTuple):
     variance: float | Floats
 
 
-def is_countable(mechanism: object) -> TypeGuard[FrequencyOracle]:
+def is_frequency_oracle(mechanism: object) -> TypeGuard[FrequencyOracle]:
     """Whether there is a frequency estimate. The object itself is asked: what wraps a mechanism may answer for it."""
     return all(hasattr(mechanism, name) for name in ("noise", "tally", "simulate_tally"))
 
 
-def countable(mechanism: object) -> FrequencyOracle:
+def require_frequency_oracle(mechanism: object) -> FrequencyOracle:
     """The mechanism, for whoever must have its frequency estimate."""
-    if not is_countable(mechanism):
+    if not is_frequency_oracle(mechanism):
         name, remedy = type(mechanism).__name__, "take the method ibu"
         raise InputError("this mechanism has no frequency estimate", value=name, remedy=remedy)
     return mechanism
 
 
-def is_stated(mechanism: object) -> TypeGuard[HasLikelihood]:
+def has_likelihood(mechanism: object) -> TypeGuard[HasLikelihood]:
     """Whether it states its law."""
     return all(hasattr(mechanism, name) for name in ("likelihood", "log_likelihood"))
 
 
-def stated(mechanism: object) -> HasLikelihood:
+def require_likelihood(mechanism: object) -> HasLikelihood:
     """The mechanism, for whoever must have its law."""
-    if not is_stated(mechanism):
+    if not has_likelihood(mechanism):
         raise InputError("this mechanism does not state its likelihoods", value=type(mechanism).__name__)
     return mechanism
 
 
-def at(mechanism: Any, epsilon: float) -> Any:
+def with_epsilon(mechanism: Any, epsilon: float) -> Any:
     """The mechanism with another epsilon."""
     return replace(mechanism, epsilon=epsilon)
 
@@ -317,13 +317,13 @@ def check_epsilon(epsilon: float) -> None:
 def check_finite_epsilon(epsilon: float) -> None:
     """Positive and below what a double can tell from infinity, where a mechanism has no limit without noise."""
     check_epsilon(epsilon)
-    if epsilon > LARGEST_EPSILON:
-        raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g} here", value=epsilon, place="epsilon")
+    if epsilon > MAX_EPSILON:
+        raise InputError(f"epsilon must be at most {MAX_EPSILON:g} here", value=epsilon, place="epsilon")
 
 
 def flip_probability(epsilon: float) -> float:
     """1 / (1 + e^epsilon): how often a bit must be flipped to have the likelihood ratio e^epsilon."""
-    return float(1.0 / (1.0 + np.exp(epsilon)) if epsilon < LARGEST_EPSILON else np.exp(-epsilon))
+    return float(1.0 / (1.0 + np.exp(epsilon)) if epsilon < MAX_EPSILON else np.exp(-epsilon))
 
 
 def check_objects(objects: Objects, universe: int) -> None:

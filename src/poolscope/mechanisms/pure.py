@@ -30,14 +30,14 @@ from poolscope.mechanisms.protocols import (
     Rates,
     ReportColumn,
     Reports,
-    at,
     check_epsilon,
     check_parameters,
     report_count,
+    with_epsilon,
 )
 from poolscope.population.behavior import draw_objects
 
-#: Cells of the matrix (reports, universe) that a general method holds at once.
+#: CellMoments of the matrix (reports, universe) that a general method holds at once.
 CELLS_AT_ONCE = 1 << 24
 
 #: Reports that are made and counted together.
@@ -46,7 +46,7 @@ REPORTS_AT_ONCE = 1 << 16
 Counted = TypeVar("Counted")
 
 
-class Reporting:
+class MechanismDefaults:
     """All that follows from `report` and `mass`; reports stand alone unless the mechanism says what they share."""
 
     universe: int
@@ -74,7 +74,7 @@ class Reporting:
         out[positions] = self.mass(self.report(objects, keys), views)
 
 
-class Scoring(ABC):
+class ScoreOracle(ABC):
     """All that follows from `scores`: their sums, over given reports and over simulated ones."""
 
     @property
@@ -90,7 +90,7 @@ class Scoring(ABC):
         """(reports, universe) the score of each object by each report."""
 
     def score_sums(self: FrequencyOracle, reports: Reports) -> NDArray[Any]:
-        return summed(self.scores, reports, self.universe)
+        return sum_over_reports(self.scores, reports, self.universe)
 
     def tally(self: FrequencyOracle, reports: Reports) -> NDArray[Any]:
         return self.score_sums(reports)[None]
@@ -98,7 +98,7 @@ class Scoring(ABC):
     def simulate_counts(
         self: FrequencyOracle, popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[Any]:
-        return one_by_one(self, self.score_sums, added, popularity, count, key, threads)
+        return simulate_reports(self, self.score_sums, sum_arrays, popularity, count, key, threads)
 
     def simulate_tally(
         self: FrequencyOracle, popularity: Floats, count: int, key: np.uint64, threads: Map = map
@@ -113,10 +113,12 @@ class Scoring(ABC):
         key: np.uint64,
         threads: Map = map,
     ) -> NDArray[Any]:
-        return np.array([at(self, epsilon).simulate_counts(popularity, count, key, threads) for epsilon in epsilons])
+        return np.array(
+            [with_epsilon(self, epsilon).simulate_counts(popularity, count, key, threads) for epsilon in epsilons]
+        )
 
 
-class Counting(Scoring):
+class SupportOracle(ScoreOracle):
     """All that follows from `support`, p* and q*: reports score one for what they support."""
 
     universe: int
@@ -137,7 +139,7 @@ class Counting(Scoring):
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         """(universe,) how many reports support each object."""
-        return summed(self.support, reports, self.universe)
+        return sum_over_reports(self.support, reports, self.universe)
 
     @property
     def own_mean(self) -> float:
@@ -168,18 +170,18 @@ def binomial_noise(counts: Floats, reports: float, own: float | Floats, other: f
     return noise
 
 
-def added(counted: Iterable[NDArray[Any]]) -> NDArray[Any]:
+def sum_arrays(counted: Iterable[NDArray[Any]]) -> NDArray[Any]:
     """What was counted in parts of the reports, taken together."""
     return reduce(np.add, counted)
 
 
-def drawn(popularity: Floats, count: int, key: np.uint64) -> tuple[np.random.Generator, Integers]:
+def draw_object_counts(popularity: Floats, count: int, key: np.uint64) -> tuple[np.random.Generator, Integers]:
     """What a closed law goes on drawing from, and (universe,) how many of so many reports are of each object."""
     rng = generator(key)
     return rng, rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))
 
 
-def one_by_one(
+def simulate_reports(
     mechanism: Mechanism,
     counted: Callable[[Reports], Counted],
     join: Callable[[Iterable[Counted]], Counted],
@@ -194,39 +196,39 @@ def one_by_one(
         keys = children(key, numbers)
         return counted(mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
 
-    return join(threads(part, numbered(count)))
+    return join(threads(part, report_chunks(count)))
 
 
-def numbered(count: int) -> Iterator[Integers]:
+def report_chunks(count: int) -> Iterator[Integers]:
     """The numbers of so many reports, in parts that are made at once; one part without any where there are none."""
     for start in range(0, max(1, count), REPORTS_AT_ONCE):
         yield np.arange(start, min(start + REPORTS_AT_ONCE, count))
 
 
-def summed(of: Callable[[Reports], NDArray[Any]], reports: Reports, universe: int) -> NDArray[Any]:
+def sum_over_reports(of: Callable[[Reports], NDArray[Any]], reports: Reports, universe: int) -> NDArray[Any]:
     """(universe,) the sums over the reports of what there is of each and every object, (reports, universe)."""
-    parts = in_parts(reports, universe)
+    parts = in_chunks(reports, universe)
     return sum((of(part).sum(axis=0) for part in parts), np.zeros(universe, dtype=np.int64))
 
 
-def tabulated(of: Callable[[Reports], Floats], reports: Reports, universe: int) -> Floats:
+def tabulate_over_reports(of: Callable[[Reports], Floats], reports: Reports, universe: int) -> Floats:
     """(reports, universe) what there is of every report and object: made in parts, so that this alone is held whole."""
     out, begin = np.empty((report_count(reports), universe)), 0
-    for part in in_parts(reports, universe):
+    for part in in_chunks(reports, universe):
         end = begin + report_count(part)
         out[begin:end] = of(part)
         begin = end
     return out
 
 
-def in_parts(reports: Reports, universe: int, cells: int | None = None) -> Iterator[Reports]:
+def in_chunks(reports: Reports, universe: int, cells: int | None = None) -> Iterator[Reports]:
     """The reports, so many at once that a matrix of so many cells, with a column for each object, is held."""
     at_once = max(1, (CELLS_AT_ONCE if cells is None else cells) // universe)
     for start in range(0, report_count(reports), at_once):
         yield {name: column[start : start + at_once] for name, column in reports.items()}
 
 
-class Pure(Reporting, Counting):
+class Pure(MechanismDefaults, SupportOracle):
     """All that follows from `support`, `p_star` and `q_star`; fast paths override the general methods.
 
     Examples
@@ -273,22 +275,22 @@ class Pure(Reporting, Counting):
 
     def log_base_measure(self, reports: Reports) -> Floats:
         """(reports,) log Pr[report | an object that it supports]; only devices that memoize need it."""
-        raise unstated(self)
+        raise missing_base_measure(self)
 
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         """Popularity mass of each report's support in each column."""
         matrix = views.matrix()
-        parts = [self.support(part) @ matrix for part in in_parts(reports, self.universe)]
+        parts = [self.support(part) @ matrix for part in in_chunks(reports, self.universe)]
         return np.concatenate(parts) if parts else np.empty((0, views.width))
 
 
-def unstated(mechanism: object) -> InputError:
+def missing_base_measure(mechanism: object) -> InputError:
     """Without a base measure nobody knows how often two objects have one response by chance."""
     rule = "must have a method `log_base_measure` where devices memoize: what `log_likelihood` leaves out"
     return InputError(rule, value=type(mechanism).__name__, remedy="zeros if it leaves out nothing")
 
 
-def even_measure(reports: Reports, inside: float, supporting: int) -> Floats:
+def uniform_base_measure(reports: Reports, inside: float, supporting: int) -> Floats:
     """The base measure where `supporting` reports support an object, all as likely, and one is sent with `inside`."""
     return np.full(report_count(reports), math.log(inside) - math.log(supporting))
 
@@ -315,12 +317,12 @@ def all_reports(mechanism: Mechanism, most: int) -> Reports | None:
     """Every report of a mechanism, if they are few: what its `all_reports` offers, else all values of its columns."""
     offered = getattr(mechanism, "all_reports", None)
     if offered is None:
-        return of_columns(declared_columns(mechanism), most)
+        return enumerate_reports(declared_columns(mechanism), most)
     reports = offered()
     return reports if reports is not None and report_count(reports) <= most else None
 
 
-def of_columns(columns: Mapping[str, ReportColumn], most: int) -> Reports | None:
+def enumerate_reports(columns: Mapping[str, ReportColumn], most: int) -> Reports | None:
     """Every report that columns can hold; None where there are more than so many, or no columns."""
     counts = [column.count for column in columns.values()]
     known = [count for count in counts if count is not None]
@@ -351,11 +353,11 @@ def all_probabilities(mechanism: HasLikelihood) -> tuple[Reports, Floats] | None
     return (listed, found) if np.all(np.abs(found.sum(axis=0) - 1.0) < TOLERANCE) else None
 
 
-class Likelihood(Reporting, ABC):
+class Likelihood(MechanismDefaults, ABC):
     """All that follows from `log_likelihood`: masses are likelihoods, each report's largest over objects being one.
 
     The largest is one, so that nothing over- or underflows; what is common to a report cancels in the posterior.
-    There is no frequency estimate unless a mechanism states supports, p* and q* as well (`Counting`).
+    There is no frequency estimate unless a mechanism states supports, p* and q* as well (`SupportOracle`).
 
     Examples
     --------
@@ -378,7 +380,7 @@ class Likelihood(Reporting, ABC):
     def log_base_measure(self, reports: Reports) -> Floats:
         """(reports,) that constant, which only devices that memoize need: zeros where probabilities sum to one."""
         if not self.is_normalized:
-            raise unstated(self)
+            raise missing_base_measure(self)
         return np.zeros(report_count(reports))
 
     @cached_property
@@ -388,16 +390,16 @@ class Likelihood(Reporting, ABC):
 
     def likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) Pr[report | z] over the largest of the report; zeros where no object can send it."""
-        return scaled(self.log_likelihood(reports))
+        return scaled_likelihood(self.log_likelihood(reports))
 
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         """Pr[report | pool] in each column, over the largest Pr[report | z]; zeros where no object can send it."""
         matrix = views.matrix()
-        parts = [self.likelihood(part) @ matrix for part in in_parts(reports, self.universe)]
+        parts = [self.likelihood(part) @ matrix for part in in_chunks(reports, self.universe)]
         return np.concatenate(parts) if parts else np.empty((0, views.width))
 
 
-def scaled(log_likelihood: Floats) -> Floats:
+def scaled_likelihood(log_likelihood: Floats) -> Floats:
     """exp(log_likelihood) with every row's largest entry scaled to one; a row of -inf becomes zeros."""
     largest = log_likelihood.max(axis=1, keepdims=True)
     return np.exp(log_likelihood - np.where(np.isfinite(largest), largest, 0.0))

@@ -28,8 +28,8 @@ from poolscope.mechanisms.protocols import (
     flip_probability,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Counting, Likelihood, added, one_by_one
-from poolscope.mechanisms.sketch import Cells, Hashed
+from poolscope.mechanisms.pure import Likelihood, SupportOracle, simulate_reports, sum_arrays
+from poolscope.mechanisms.sketch import CellMoments, HashedMechanism
 from poolscope.mechanisms.unary import as_bytes, as_words, threshold, words_of
 
 
@@ -92,7 +92,7 @@ class BloomFilters:
     def bit_shares(self) -> Floats:
         """(hashes + 1, universe) the share of the cohorts in which each object has so many bits."""
         out = np.zeros((self.hashes + 1, self.universe))
-        for found in self._in_parts():
+        for found in self._in_chunks():
             for d in range(self.hashes + 1):
                 out[d] += ((found < self.m).sum(axis=1) == d).sum(axis=0)
         return out / self.size
@@ -106,7 +106,7 @@ class BloomFilters:
         some = np.linspace(0, self.universe - 1, min(self.universe, most)).astype(int)
         mean, variance = np.zeros(len(some)), np.zeros(len(some))
         powers = shared ** np.arange(self.hashes + 1.0), alone ** np.arange(self.hashes + 1.0)
-        for positions in itertools.chain.from_iterable(self._in_parts()):
+        for positions in itertools.chain.from_iterable(self._in_chunks()):
             bits = bit_matrix(positions[None], self.m)
             held = np.asarray(bits.sum(axis=1)).ravel().astype(int)[some]
             common = (bits[some] @ bits.T).tocoo()
@@ -124,7 +124,7 @@ class BloomFilters:
             return np.full(self.universe, mean.mean()), np.full(self.universe, variance.mean() + mean.var())
         return mean, variance
 
-    def _in_parts(self) -> Iterator[Buckets]:
+    def _in_chunks(self) -> Iterator[Buckets]:
         """The buckets of all cohorts, some at a time."""
         at_once = max(1, BUCKETS_AT_ONCE // (self.universe * self.hashes))
         for begin in range(0, self.size, at_once):
@@ -148,7 +148,7 @@ BEYOND = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rappor(Hashed, Counting, Likelihood):
+class Rappor(HashedMechanism, SupportOracle, Likelihood):
     r"""RAPPOR, each report with fresh noise.
 
     A report of z is (c, s): c uniform over the cohorts; s in {0,1}^m from the Bloom filter b of z, which is one at the
@@ -186,8 +186,8 @@ class Rappor(Hashed, Counting, Likelihood):
         2 / (1 + e^(epsilon/h)). Or else
     f, p, q : the noise of the two steps; epsilon follows.
     m, hashes, cohorts : bits of a filter, functions of a cohort, and how many cohorts there are.
-    hash_table, seed : as of every mechanism with hash functions (`Hashed`); the table has a row for each function,
-        those of the first cohort first.
+    hash_table, seed : the hash functions (`HashedMechanism`); the table has a row for each function, in the order of the
+        cohorts.
 
     References
     ----------
@@ -273,10 +273,10 @@ class Rappor(Hashed, Counting, Likelihood):
         return Rates(own, mean @ shares, (square - mean**2) @ shares / self.family.size)
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> CellMoments:
         """A cell counts set bits."""
         p, q = self.raised, 1.0 - self.dropped
-        return Cells(p, q - p, p * (1.0 - p), own=q * (1.0 - q) - p * (1.0 - p), hit=(q - p) ** 2)
+        return CellMoments(p, q - p, p * (1.0 - p), own=q * (1.0 - q) - p * (1.0 - p), hit=(q - p) ** 2)
 
     def _crossings(self) -> list[tuple[float, float]]:
         """By the number of bits of an object: the mean of q'^J p'^(D - J), and of its square."""
@@ -297,7 +297,7 @@ class Rappor(Hashed, Counting, Likelihood):
 
     def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
         """One by one: supports and set bits have no closed law together."""
-        return one_by_one(self, self.tally, added, popularity, count, key, threads)
+        return simulate_reports(self, self.tally, sum_arrays, popularity, count, key, threads)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)

@@ -27,18 +27,18 @@ from poolscope.kernels.random import lay_alias, tabulate
 from poolscope.mechanisms import hashing
 from poolscope.mechanisms.hashing import (
     Buckets,
+    FunctionFamily,
     HashFamily,
-    Restricted,
+    RestrictedFamily,
     TableFamily,
-    Tabulated,
     by_function,
     choose_functions,
 )
 from poolscope.mechanisms.protocols import PoolWeights, Rates, ReportColumn, check_epsilon, set_frozen
-from poolscope.mechanisms.pure import Pure, Reporting
+from poolscope.mechanisms.pure import MechanismDefaults, Pure
 
 
-class Cells(NamedTuple):
+class CellMoments(NamedTuple):
     r"""The law of what reports add to the cells (function, bucket) of a sketch, given the report's function.
 
     A report adds `base` to a cell in the mean, and `gain` more where the reported object y has the cell. Let t(z) be
@@ -57,7 +57,7 @@ class Cells(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hashed(Reporting):
+class HashedMechanism(MechanismDefaults):
     """Reports whose shared column is the number of a function of `family`, drawn uniformly.
 
     Parameters
@@ -75,14 +75,14 @@ class Hashed(Reporting):
     hashes: int | None = None
     hash_table: NDArray[np.integer] | TableFamily | None = field(default=None, repr=False, compare=False)
     seed: int = 0
-    family: Tabulated = field(init=False, repr=False)
+    family: FunctionFamily = field(init=False, repr=False)
 
     shared_column = "hash"
 
     def __post_init__(self) -> None:
         set_frozen(self, family=self.make_family())
 
-    def make_family(self) -> Tabulated:
+    def make_family(self) -> FunctionFamily:
         """The functions by which reports are grouped."""
         return self.functions(self.hashes)
 
@@ -115,7 +115,7 @@ class Hashed(Reporting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sketch(Hashed, Pure):
+class Sketch(HashedMechanism, Pure):
     r"""A pure mechanism on the bucket of the object, whose bit is flipped with probability xi.
 
     .. math:: p^* = 1 - \xi, \qquad q^* = p^* s + e (1 - s)
@@ -144,7 +144,7 @@ class Sketch(Hashed, Pure):
         """The sketch of some objects alone, numbered in this order: what supports them is found without the others."""
         part = copy(self)
         chosen = np.array(objects, dtype=np.int64)
-        set_frozen(part, universe=len(chosen), family=Restricted(family=self.family, objects=chosen))
+        set_frozen(part, universe=len(chosen), family=RestrictedFamily(family=self.family, objects=chosen))
         return part
 
     @property
@@ -169,7 +169,7 @@ WORD = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class PoolWeightLayout:
     """Where rows hold the columns of `views`.
 
     places: of each column, for the kernels. columns: masses to a row, beginning with the neutral pools of the views
@@ -218,7 +218,7 @@ class Layout:
         return rows
 
 
-def packed(views: PoolWeights) -> Layout:
+def packed_layout(views: PoolWeights) -> PoolWeightLayout:
     """The views to which all objects of a column weigh the same are counted, as far as a word holds them."""
     sizes = _sizes(views)
     counted, left = np.zeros(len(sizes), dtype=bool), WORD
@@ -230,7 +230,7 @@ def packed(views: PoolWeights) -> Layout:
     return _layout(views, counted)
 
 
-def plain(views: PoolWeights) -> Layout:
+def plain_layout(views: PoolWeights) -> PoolWeightLayout:
     """Every view has masses."""
     return _layout(views, np.zeros(len(views.columns), dtype=bool))
 
@@ -248,7 +248,7 @@ def _level(views: PoolWeights, view: int) -> bool:
     return bool(np.all(weights == first[columns]))
 
 
-def _layout(views: PoolWeights, counted: NDArray[np.bool_]) -> Layout:
+def _layout(views: PoolWeights, counted: NDArray[np.bool_]) -> PoolWeightLayout:
     size = _sizes(views)[counted].sum(axis=0)
     bits = np.array([int(count).bit_length() for count in size])
     shift = (np.cumsum(bits) - bits).astype(np.uint64)
@@ -262,7 +262,7 @@ def _layout(views: PoolWeights, counted: NDArray[np.bool_]) -> Layout:
     if counted.any():
         words = np.bitwise_or.reduce(np.uint64(1) << shift[views.columns[counted]], axis=0)
     mask = (np.uint64(1) << bits.astype(np.uint64)) - np.uint64(1)
-    return Layout(
+    return PoolWeightLayout(
         columns_at=Places(column, weight, shift, mask),
         columns=len(held),
         weights=np.ascontiguousarray(views.weights[~counted].T),

@@ -9,7 +9,7 @@ from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.protocols import Reports, derived_field, flip_probability, set_frozen
-from poolscope.mechanisms.pure import even_measure
+from poolscope.mechanisms.pure import uniform_base_measure
 from poolscope.mechanisms.unary import ObjectBits, Words, threshold
 
 
@@ -60,7 +60,7 @@ class SubsetSelection(ObjectBits):
         return (self.k - self.p_star) / (self.universe - 1)
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, math.comb(self.universe - 1, self.k - 1))
+        return uniform_base_measure(reports, self.p_star, math.comb(self.universe - 1, self.k - 1))
 
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         # fewer than wanted, by two standard deviations: what is added at random is drawn faster than what is removed

@@ -30,8 +30,8 @@ from poolscope.mechanisms.protocols import (
     flip_probability,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Sized, drawn
-from poolscope.mechanisms.sketch import packed
+from poolscope.mechanisms.pure import Sized, draw_object_counts
+from poolscope.mechanisms.sketch import packed_layout
 
 
 def words_of(m: int) -> int:
@@ -116,7 +116,7 @@ class ObjectBits(Sized):
         return np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.universe).astype(bool)
 
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        rows, bits = packed(views).rows(), reports["bits"]
+        rows, bits = packed_layout(views).rows(), reports["bits"]
         out = np.empty((len(bits), views.width))
         for part in self._chunks(len(bits)):
             positions = np.arange(part.start, part.stop)
@@ -125,7 +125,7 @@ class ObjectBits(Sized):
 
     def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        rows = packed(views).rows()
+        rows = packed_layout(views).rows()
         for part in self._chunks(len(objects)):
             words = np.empty((len(positions[part]), words_of(self.universe)), dtype=np.uint64)
             self.draw(objects[part], keys[part], words)
@@ -174,7 +174,7 @@ class Unary(ObjectBits):
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
         """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""
-        rng, own = drawn(popularity, count, key)
+        rng, own = draw_object_counts(popularity, count, key)
         return rng.binomial(own, self.p_star) + rng.binomial(count - own, self.q_star)
 
 

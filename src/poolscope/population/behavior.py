@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from poolscope.core.arguments import as_floats
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
-from poolscope.core.randomness import Stream, children
+from poolscope.core.randomness import KeyStream, children
 from poolscope.kernels import traces as kernels
 from poolscope.kernels.random import uniforms
 from poolscope.population.popularity import within_pools
@@ -123,7 +123,7 @@ class Users:
 
 def draw_users(universe: Universe, behavior: Behavior, keys: Keys) -> Users:
     """Users of the given keys. Where there is no neutral pool the relevant interest can only be one."""
-    stream = children(keys, Stream.BEHAVIOUR)
+    stream = children(keys, KeyStream.BEHAVIOR)
     draws = np.empty((3, len(keys)))
     for i in range(3):
         uniforms(stream, i, draws[i])
@@ -177,7 +177,7 @@ def draw_traces(
 ) -> Objects:
     """(users, length) objects by eq. (user_behavior); with sigma each user perturbs the popularity first."""
     order, starts = _parts(universe)
-    keys, tastes = children(users.keys, Stream.TRACE), children(users.keys, Stream.TASTE)
+    keys, tastes = children(users.keys, KeyStream.TRACE), children(users.keys, KeyStream.TASTE)
     within = within_pools(universe, popularity)
     cumulative = np.concatenate([np.cumsum(within[order[a:b]]) for a, b in pairwise(starts)])
     out = np.empty((len(keys), length), dtype=np.int64)
@@ -202,7 +202,7 @@ def own_popularity(popularity: Floats, sigma: float, key: np.uint64) -> Floats:
     if sigma == 0:
         return popularity
     out = np.empty(len(popularity))
-    kernels.perturb(np.uint64(children(key, Stream.TASTE)), popularity, sigma, out)
+    kernels.perturb(np.uint64(children(key, KeyStream.TASTE)), popularity, sigma, out)
     return np.maximum(out, 0.0)
 
 

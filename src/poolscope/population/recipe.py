@@ -53,7 +53,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TracesOf:
+class UserTraces:
     """Some users and their traces, all of one length.
 
     Parameters
@@ -70,8 +70,8 @@ class TracesOf:
     objects: Integers
     lengths: Integers
 
-    def __getitem__(self, which: Flags) -> TracesOf:
-        return TracesOf(user=self.user[which], objects=self.objects[which], lengths=self.lengths[which])
+    def __getitem__(self, which: Flags) -> UserTraces:
+        return UserTraces(user=self.user[which], objects=self.objects[which], lengths=self.lengths[which])
 
     def __len__(self) -> int:
         return len(self.user)
@@ -83,7 +83,7 @@ class TracesOf:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Measured:
+class MeasuredBehavior:
     """How users behaved.
 
     Parameters
@@ -102,7 +102,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Prepared:
+class PreparedTraces:
     """Who is attacked, and who is external.
 
     Parameters
@@ -113,8 +113,8 @@ class Prepared:
         The users of the 20 %.
     """
 
-    attacked: TracesOf
-    external: TracesOf
+    attacked: UserTraces
+    external: UserTraces
 
 
 def prepare(
@@ -125,7 +125,7 @@ def prepare(
     *,
     seed: int,
     recipe: Recipe | None = None,
-) -> Prepared:
+) -> PreparedTraces:
     """The whole recipe.
 
     Parameters
@@ -151,10 +151,10 @@ def prepare(
     playing = measure(candidates.objects, universe).iota >= 0
     if not playing.any():
         raise InputError("must have a user with an object in a pool among those to attack", value=0)
-    return Prepared(attacked=candidates[playing], external=external)
+    return PreparedTraces(attacked=candidates[playing], external=external)
 
 
-def first_objects(user: Integers, objects: Integers, *, at_least: int, length: int) -> TracesOf:
+def first_objects(user: Integers, objects: Integers, *, at_least: int, length: int) -> UserTraces:
     """The first objects of each user who has enough, repeated cyclically up to the length.
 
     Parameters
@@ -172,7 +172,7 @@ def first_objects(user: Integers, objects: Integers, *, at_least: int, length: i
     kept = np.flatnonzero(counts >= max(at_least, 1))
     lengths = np.minimum(counts[kept], length)
     rows = starts[kept, None] + np.arange(length) % lengths[:, None]
-    return TracesOf(user=kept, objects=by_user[rows], lengths=lengths)
+    return UserTraces(user=kept, objects=by_user[rows], lengths=lengths)
 
 
 def name_keys(names: Sequence[str], seed: int) -> Keys:
@@ -190,7 +190,7 @@ def split(keys: Keys, share: float) -> Flags:
     return chosen
 
 
-def measure(traces: Integers, universe: Universe) -> Measured:
+def measure(traces: Integers, universe: Universe) -> MeasuredBehavior:
     r"""Preferred pool, relevant interest and polarization of each trace.
 
     .. math:: P_U = \arg\max_i |x \cap P_i|, \quad \gamma_U = |x \cap \bigcup_i P_i| / n, \quad
@@ -217,7 +217,7 @@ def measure(traces: Integers, universe: Universe) -> Measured:
     iota = np.where(counts == most[:, None], first, n + 1).argmin(axis=1)
     some = total > 0
     delta = np.divide(most, total, out=np.full(users, np.nan), where=some)
-    return Measured(iota=np.where(some, iota, -1).astype(np.int64), gamma=total / n, delta=delta)
+    return MeasuredBehavior(iota=np.where(some, iota, -1).astype(np.int64), gamma=total / n, delta=delta)
 
 
 def duplicated(objects: Integers, at_least: int) -> Integers:

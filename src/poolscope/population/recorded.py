@@ -22,12 +22,12 @@ from poolscope.core.tables.reading import HELD
 from poolscope.core.tables.text import escaped
 from poolscope.population.behavior import Behavior, Preferences
 from poolscope.population.priors import MAX_PARAMETER, Beta, Density
-from poolscope.population.recipe import Prepared, duplicated, measure
+from poolscope.population.recipe import PreparedTraces, duplicated, measure
 from poolscope.population.universe import Universe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Recorded:
+class RecordedUsers:
     """Attacked users with their traces, and what the other users teach.
 
     Parameters
@@ -46,9 +46,11 @@ class Recorded:
     def __len__(self) -> int:
         return len(self.traces)
 
-    def __getitem__(self, users: range) -> Recorded:
+    def __getitem__(self, users: range) -> RecordedUsers:
         part = slice(users.start, users.stop)
-        return Recorded(names=self.names[part], traces=self.traces[part], external=self.external, fitted=self.fitted)
+        return RecordedUsers(
+            names=self.names[part], traces=self.traces[part], external=self.external, fitted=self.fitted
+        )
 
     def preferences(self, universe: Universe) -> Preferences:
         """Preferred pool, relevant interest and polarization, measured on the whole traces.
@@ -65,9 +67,9 @@ class Recorded:
         return duplicated(self.external, reports)
 
 
-def population(prepared: Prepared, names: tuple[str, ...], universe: Universe) -> Recorded:
+def population(prepared: PreparedTraces, names: tuple[str, ...], universe: Universe) -> RecordedUsers:
     """The prepared users, to be played."""
-    return Recorded(
+    return RecordedUsers(
         names=pl.Series([names[i] for i in prepared.attacked.user], dtype=pl.String),
         traces=prepared.attacked.objects,
         external=prepared.external.own_objects,

@@ -47,14 +47,14 @@ from scipy import linalg
 from poolscope.core.arrays import Floats, Integers
 from poolscope.mechanisms.channel import Channel
 from poolscope.population.popularity import project_to_simplex
-from poolscope.reports.estimators import REGRESSION, RIDGE, Frequencies, Tallied, check_reports, inverted
+from poolscope.reports.estimators import REGRESSION, RIDGE, Frequencies, TallyEstimator, check_reports, inverted
 
 #: Share of the uniform popularity in the second weights, so that no report has the weight of an impossible one.
 UNIFORM_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Through(Tallied[Channel]):
+class ChannelEstimator(TallyEstimator[Channel]):
     """What the estimators of a channel share; its tally is how often each report was seen."""
 
     @cached_property
@@ -70,7 +70,7 @@ class Through(Tallied[Channel]):
 
 
 @dataclass(frozen=True, eq=False)
-class Inverse(Through):
+class LeastSquaresEstimator(ChannelEstimator):
     """The estimator of a channel that has an inverse."""
 
     @cached_property
@@ -109,7 +109,7 @@ NOTHING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Ridge(Through):
+class RidgeEstimator(ChannelEstimator):
     """The estimator of any channel."""
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:

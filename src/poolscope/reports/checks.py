@@ -36,8 +36,8 @@ from poolscope.devices.protocols import Device
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports, report_count
 from poolscope.population.popularity import within_pools
 from poolscope.population.universe import Universe
-from poolscope.reports.misfit import ERROR, MAX_REPORTS, Firsts, Misfit
-from poolscope.reports.repeats import Repeats, min_same
+from poolscope.reports.misfit import ERROR, MAX_REPORTS, FirstReports, MisfitCheck
+from poolscope.reports.repeats import RepeatCheck, min_same
 
 #: How far the exponent may be from 1 before it matters: a given popularity is never exactly that of the users.
 MARGIN = 0.02
@@ -59,14 +59,14 @@ ANOTHER_ORDER = 0.3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StatedPopularity:
+class AssumedPopularity:
     """What an adversary assumes: its name, and the popularity of the objects within the pools of a universe."""
 
     adversary: str
     universe: Universe
     popularity: Floats
 
-    def equals(self, other: StatedPopularity) -> bool:
+    def equals(self, other: AssumedPopularity) -> bool:
         """Whether both assume the same, whatever their names."""
         same = np.array_equal(self.universe.pool_of, other.universe.pool_of)
         return same and np.array_equal(self.popularity, other.popularity)
@@ -80,7 +80,7 @@ class PopularityCheck:
     error : probability of a false alarm.
     """
 
-    def __init__(self, mechanism: Mechanism, stated: StatedPopularity, error: float, max_rows: int) -> None:
+    def __init__(self, mechanism: Mechanism, stated: AssumedPopularity, error: float, max_rows: int) -> None:
         self._mechanism, self._stated, self._error = mechanism, stated, error
         sizes = np.bincount(stated.universe.pool_of + 1, minlength=stated.universe.k + 1)
         # the neutral pool may be empty
@@ -192,7 +192,7 @@ def pool_weights(likelihood: Floats) -> tuple[Floats, Floats]:
     return weights, apart / mixture[:, None]
 
 
-def _tilted(stated: StatedPopularity) -> tuple[PoolWeights, Floats]:
+def _tilted(stated: AssumedPopularity) -> tuple[PoolWeights, Floats]:
     """Views of each pool's popularity and of one a step of the exponent on; (pools + 1,) the steps, 0 where uniform.
 
     The step is as long as the popularity stays positive: some mechanisms know no negative masses.
@@ -216,7 +216,7 @@ def _solved(matrix: Floats, right: Floats) -> Floats:
     return np.asarray(np.linalg.lstsq(matrix, right, rcond=1e-10)[0], dtype=np.float64)
 
 
-class Checks:
+class ReportChecks:
     """Looks at the first reports of a file, and lists what contradicts the scenario.
 
     Parameters
@@ -226,11 +226,11 @@ class Checks:
     error : probability of a false alarm of each of the checks.
     """
 
-    def __init__(self, device: Device, stated: Sequence[StatedPopularity] = (), error: float = ERROR) -> None:
+    def __init__(self, device: Device, stated: Sequence[AssumedPopularity] = (), error: float = ERROR) -> None:
         self._memoized = device.memoizes
-        self._misfit, self._firsts = Misfit(device.mechanism, error), Firsts()
+        self._misfit, self._firsts = MisfitCheck(device.mechanism, error), FirstReports()
         least = max((_least(each) for each in stated), default=0.0)
-        self._repeats = Repeats(device, least, error)
+        self._repeats = RepeatCheck(device, least, error)
         self._popularities = [PopularityCheck(device.mechanism, each, error, MAX_REPORTS) for each in stated]
         self._users: list[Keys] = []
         self._rows = 0
@@ -271,6 +271,6 @@ class Checks:
         return numbers
 
 
-def _least(stated: StatedPopularity) -> float:
+def _least(stated: AssumedPopularity) -> float:
     within = within_pools(stated.universe, stated.popularity, empty="uniform")
     return min_same(within, stated.universe.pool_of + 1)

@@ -1,6 +1,6 @@
-"""The kinds of report columns: how each is held, read, checked and written.
+"""Formats of report columns: how each kind of column is stored, read, checked and written.
 
-A mechanism only says which kinds its columns are (`ReportColumn`); a further kind is one more entry of `KINDS`.
+A mechanism declares the kind of each of its columns (`ReportColumn`). A new kind is a new entry of `COLUMN_FORMATS`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from poolscope.core.tables.batch import first_false
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.universe import Universe, objects_of
 
-#: Bits that are unpacked at once.
+#: BitsFormat that are unpacked at once.
 UNPACKED = 1 << 24
 
 
-class Kind(Protocol):
+class ColumnFormat(Protocol):
     """What readers and writers need of a kind of column."""
 
     def called(self, name: str, text: bool) -> str:
@@ -43,7 +43,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True)
-class Integers:
+class IntegerFormat:
     """Numbers 0..size-1."""
 
     def called(self, name: str, text: bool) -> str:
@@ -62,7 +62,7 @@ class Integers:
 
 
 @dataclass(frozen=True)
-class Signs(Integers):
+class SignFormat(IntegerFormat):
     """1 or -1."""
 
     def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
@@ -75,7 +75,7 @@ class Signs(Integers):
 
 
 @dataclass(frozen=True)
-class Bits:
+class BitsFormat:
     """A bit vector: bytes, least significant bit first; in CSV the set positions, separated by blanks."""
 
     def called(self, name: str, text: bool) -> str:
@@ -118,7 +118,7 @@ class Bits:
 
 
 @dataclass(frozen=True)
-class Objects(Integers):
+class ObjectFormat(IntegerFormat):
     """Objects of the universe: their names, or their numbers where they have none."""
 
     def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
@@ -132,7 +132,7 @@ class Objects(Integers):
 
 
 @dataclass(frozen=True)
-class Reals:
+class RealsFormat:
     """So many finite numbers: a list; in CSV decimals, separated by blanks."""
 
     def called(self, name: str, text: bool) -> str:
@@ -166,12 +166,12 @@ class Reals:
         return pl.Series(values, dtype=pl.Array(pl.Float64, column.size))
 
 
-KINDS: dict[str, Kind] = {
-    "integer": Integers(),
-    "sign": Signs(),
-    "bits": Bits(),
-    "object": Objects(),
-    "reals": Reals(),
+COLUMN_FORMATS: dict[str, ColumnFormat] = {
+    "integer": IntegerFormat(),
+    "sign": SignFormat(),
+    "bits": BitsFormat(),
+    "object": ObjectFormat(),
+    "reals": RealsFormat(),
 }
 
 

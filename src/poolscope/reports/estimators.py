@@ -20,7 +20,7 @@ Least squares on the known hash functions: objects that collide are told apart b
 
 A sketch has a cell for each function and bucket. Objects have cells: one under each function of a sketch, several bits
 in each cohort of RAPPOR. Let t(z) be the sum over all reports and over the cells of z of what the reports add, less the
-base (`Cells`), and G(z, y) the mean over the J functions of the number of cells that z and y share. Then
+base (`CellMoments`), and G(z, y) the mean over the J functions of the number of cells that z and y share. Then
 
 .. math:: \mathrm E[t] = \text{gain}\; G c, \qquad \hat c = G^{-1} t / \text{gain}
 
@@ -30,7 +30,7 @@ most of them unless epsilon is large, so equal weights are near the best; and t 
 so that nothing else has to be counted or simulated.
 
 Its covariance is exact. With X_f the matrix of the cells of objects under function f and D = diag(c), from the second
-moments of `Cells` and E[t] as above,
+moments of `CellMoments` and E[t] as above,
 
 .. math:: \mathrm{Cov}\,\hat c = \frac{N v\, G^{-1} + G^{-1} \bigl[\frac1J \sum_f X_f K_f X_f^T \bigr] G^{-1}}
           {\text{gain}^2} - D, \qquad K_f = \text{own} \cdot \mathrm{diag}(X_f^T c) + \text{hit} \cdot X_f^T D X_f
@@ -50,11 +50,11 @@ from scipy import linalg, sparse
 from poolscope.core.arrays import Floats, Integers, Map
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.hashing import Buckets, Tabulated
+from poolscope.mechanisms.hashing import Buckets, FunctionFamily
 from poolscope.mechanisms.protocols import FrequencyOracle, Rates, Reports
-from poolscope.mechanisms.pure import added
+from poolscope.mechanisms.pure import sum_arrays
 from poolscope.mechanisms.rappor import bit_matrix
-from poolscope.mechanisms.sketch import Cells
+from poolscope.mechanisms.sketch import CellMoments
 from poolscope.population.popularity import project_to_simplex
 
 #: The ways to estimate, by the names that scenarios and commands use.
@@ -117,7 +117,7 @@ Mechanism = TypeVar("Mechanism", Channel, FrequencyOracle)
 
 
 @dataclass(frozen=True, eq=False)
-class Tallied(Generic[Mechanism]):
+class TallyEstimator(Generic[Mechanism]):
     """What estimators share that need a mechanism's tally of the reports, and no more of them."""
 
     mechanism: Mechanism
@@ -126,7 +126,7 @@ class Tallied(Generic[Mechanism]):
         return self.mechanism.tally(reports)
 
     def join(self, counted: Iterable[Integers]) -> Integers:
-        return added(counted)
+        return sum_arrays(counted)
 
     def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
         return self.mechanism.simulate_tally(popularity, count, key, threads)
@@ -179,7 +179,7 @@ def _squares(rates: Rates, counts: Floats, noise: Floats, count: int) -> float:
 #: Objects that are told apart at most, and additions that it may take: functions times pairs of objects.
 MAX_OBJECTS, MAX_PAIRS = 4096, 1 << 30
 
-#: Cells of sketches, each with a number for every object, that are held at once.
+#: CellMoments of sketches, each with a number for every object, that are held at once.
 CELLS_AT_ONCE = 1 << 22
 
 #: Condition above which a matrix counts as one that has no inverse.
@@ -193,16 +193,16 @@ class Sketched(FrequencyOracle, Protocol):
     def m(self) -> int: ...
 
     @property
-    def family(self) -> Tabulated: ...
+    def family(self) -> FunctionFamily: ...
 
     @property
-    def cells(self) -> Cells: ...
+    def cells(self) -> CellMoments: ...
 
     def positions(self, functions: NDArray[np.int64]) -> Buckets: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class RegressionDesign:
     """The known functions of a mechanism, as a regression needs them."""
 
     mechanism: Sketched

@@ -23,7 +23,7 @@ from poolscope.core.tables.reading import BATCH_BYTES
 from poolscope.mechanisms.hashing import sort_by_function
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, ReportColumn, Reports, report_count
 from poolscope.population.universe import Universe
-from poolscope.reports.columns import KINDS
+from poolscope.reports.columns import COLUMN_FORMATS
 
 Columns = Mapping[str, ReportColumn]
 
@@ -49,7 +49,7 @@ def read_reports(path: str | PathLike[str], mechanism: Mechanism, universe: Univ
 
 def row_bytes(columns: Columns) -> int:
     """Bytes that a row takes in memory, its user included."""
-    return 16 + sum(KINDS[column.kind].empty(column, 1).nbytes for column in columns.values())
+    return 16 + sum(COLUMN_FORMATS[column.kind].empty(column, 1).nbytes for column in columns.values())
 
 
 def rows_within(max_bytes: float, row: int) -> int:
@@ -104,7 +104,7 @@ def blocks(
 
 def in_file(columns: Columns, *, text: bool) -> dict[str, tuple[str, ReportColumn]]:
     """The columns as a file calls them, each with its own name and what it holds."""
-    return {KINDS[column.kind].called(name, text): (name, column) for name, column in columns.items()}
+    return {COLUMN_FORMATS[column.kind].called(name, text): (name, column) for name, column in columns.items()}
 
 
 def numeric_columns(columns: Columns) -> list[str]:
@@ -115,7 +115,10 @@ def numeric_columns(columns: Columns) -> list[str]:
 def decode(batch: Batch, columns: Columns, universe: Universe) -> dict[str, NDArray[Any]]:
     """The columns of a batch, each checked."""
     wanted = in_file(columns, text=batch.text)
-    return {name: KINDS[column.kind].read(batch, called, column, universe) for called, (name, column) in wanted.items()}
+    return {
+        name: COLUMN_FORMATS[column.kind].read(batch, called, column, universe)
+        for called, (name, column) in wanted.items()
+    }
 
 
 def users_of(batch: Batch, dtype: pl.DataType | None = None) -> pl.Series:
@@ -132,13 +135,13 @@ def report_frame(
     """Reports as the rows of a file."""
     frame = {USER: users.rename(USER)}
     for called, (name, column) in in_file(columns, text=text).items():
-        frame[called] = KINDS[column.kind].written(reports[name], column, universe, text)
+        frame[called] = COLUMN_FORMATS[column.kind].written(reports[name], column, universe, text)
     return pl.DataFrame(frame)
 
 
 def workspace_for(columns: Columns, rows: int) -> dict[str, NDArray[Any]]:
     """Columns for so many reports, of the types that a file's have."""
-    return {name: KINDS[column.kind].empty(column, rows) for name, column in columns.items()}
+    return {name: COLUMN_FORMATS[column.kind].empty(column, rows) for name, column in columns.items()}
 
 
 def sent_masses(
@@ -157,7 +160,7 @@ def sent_masses(
         mechanism.sent_masses(objects[rows], keys[rows], view, rows, out)
         return len(rows)
 
-    for count in threads(part, shares(mechanism, mechanism.shared_by(keys), len(keys), parts)):
+    for count in threads(part, partition_rows(mechanism, mechanism.shared_by(keys), len(keys), parts)):
         if tick:
             tick(count)
     return out
@@ -168,14 +171,16 @@ def masses(mechanism: Mechanism, reports: Reports, view: PoolWeights, engine: En
     out = np.empty((report_count(reports), view.width))
 
     def part(rows: Integers) -> None:
-        out[rows] = mechanism.mass(some(reports, rows), view)
+        out[rows] = mechanism.mass(select_rows(reports, rows), view)
 
-    for _ in engine.map(part, shares_of(mechanism, reports, engine.threads)):
+    for _ in engine.map(part, partition_reports(mechanism, reports, engine.threads)):
         pass
     return out
 
 
-def shares(mechanism: Mechanism, shared_by: NDArray[np.integer] | None, count: int, parts: int) -> Iterator[Integers]:
+def partition_rows(
+    mechanism: Mechanism, shared_by: NDArray[np.integer] | None, count: int, parts: int
+) -> Iterator[Integers]:
     """The rows of each part, about as many.
 
     What is tabulated, for a hash function say, serves all reports that are looked up in it, so they stay together,
@@ -193,13 +198,13 @@ def shares(mechanism: Mechanism, shared_by: NDArray[np.integer] | None, count: i
             yield order[begin:end]
 
 
-def shares_of(mechanism: Mechanism, reports: Reports, parts: int) -> Iterator[Integers]:
+def partition_reports(mechanism: Mechanism, reports: Reports, parts: int) -> Iterator[Integers]:
     """The rows of each part of these reports, by the table that the mechanism says each is looked up in."""
     column = mechanism.shared_column
-    return shares(mechanism, None if column is None else reports[column], report_count(reports), parts)
+    return partition_rows(mechanism, None if column is None else reports[column], report_count(reports), parts)
 
 
-def some(reports: Reports, rows: Integers) -> Reports:
+def select_rows(reports: Reports, rows: Integers) -> Reports:
     """The reports of these rows; all of them in order are not copied."""
     if np.array_equal(rows, np.arange(report_count(reports))):
         return reports

@@ -18,31 +18,31 @@ from poolscope.mechanisms.protocols import (
     FrequencyOracle,
     Mechanism,
     Reports,
-    countable,
-    is_countable,
-    is_stated,
+    has_likelihood,
+    is_frequency_oracle,
     report_count,
+    require_frequency_oracle,
 )
-from poolscope.mechanisms.pure import drawn, numbered
-from poolscope.mechanisms.sketch import Hashed
+from poolscope.mechanisms.pure import draw_object_counts, report_chunks
+from poolscope.mechanisms.sketch import HashedMechanism
 from poolscope.population.popularity import project_to_simplex
-from poolscope.reports.channel import Inverse, Ridge
+from poolscope.reports.channel import LeastSquaresEstimator, RidgeEstimator
 from poolscope.reports.estimators import (
     IBU,
     LINEAR,
     METHODS,
     REGRESSION,
     RIDGE,
-    Design,
     Estimator,
     Frequencies,
-    Tallied,
+    RegressionDesign,
+    TallyEstimator,
     check_reports,
     unbiased,
     variance_of_linear,
 )
-from poolscope.reports.files import shares_of, some
-from poolscope.reports.ibu import Mixture
+from poolscope.reports.files import partition_reports, select_rows
+from poolscope.reports.ibu import IBUEstimator
 
 #: Share of the linear estimate's variance that collisions must have for a regression to be worth its time.
 NOTABLE = 0.05
@@ -95,7 +95,7 @@ def frequencies_of_objects(
     def part(numbers: Integers) -> Any:
         return found.count(mechanism.report(objects[numbers], children(key, numbers)))
 
-    return found.estimate(found.join(threads(part, numbered(len(objects)))), len(objects))
+    return found.estimate(found.join(threads(part, report_chunks(len(objects)))), len(objects))
 
 
 def further_popularities(
@@ -116,7 +116,7 @@ def further_popularities(
     found = estimator(mechanism, method)
     if count <= MANY_REPORTS or found.expected(count * np.asarray(popularity) / np.sum(popularity)) is None:
         return [simulate_frequencies(mechanism, popularity, count, key, threads, method).popularity for key in keys]
-    counts = (drawn(popularity, count, key) for key in keys)
+    counts = (draw_object_counts(popularity, count, key) for key in keys)
     return [_noisy(found, own, rng) for rng, own in counts]
 
 
@@ -142,7 +142,7 @@ def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
     if method not in (None, *METHODS):
         raise InputError(f"must be one of {', '.join(METHODS)}", value=method, place="method")
     if method == IBU:
-        return Mixture(mechanism)
+        return IBUEstimator(mechanism)
     return _suited(mechanism, channel_of(mechanism), method)
 
 
@@ -150,18 +150,18 @@ def closed_estimator(mechanism: Mechanism) -> Estimator | None:
     """The estimator that suits a mechanism, if there is one that need not hold what reports are likely of."""
     # a channel that has to be worked out takes long: once
     channel = channel_of(mechanism)
-    return None if channel is None and not is_countable(mechanism) else _suited(mechanism, channel, None)
+    return None if channel is None and not is_frequency_oracle(mechanism) else _suited(mechanism, channel, None)
 
 
 def _suited(mechanism: Mechanism, channel: Channel | None, method: str | None) -> Estimator:
     if channel is not None:
-        return _through(channel, method) or Mixture(mechanism)
+        return _through(channel, method) or IBUEstimator(mechanism)
     if method == RIDGE:
         rule, remedy = "ridge must have a channel, or few reports", "take linear or ibu"
         raise InputError(rule, value=type(mechanism).__name__, place="method", remedy=remedy)
-    if method is None and not is_countable(mechanism) and is_stated(mechanism):
-        return Mixture(mechanism)
-    counts = Counts(countable(mechanism), method)
+    if method is None and not is_frequency_oracle(mechanism) and has_likelihood(mechanism):
+        return IBUEstimator(mechanism)
+    counts = SupportEstimator(require_frequency_oracle(mechanism), method)
     if method == REGRESSION and (counts.design is None or counts.design.inverse is None):
         rule = "regression must have hash functions few enough, and buckets enough to tell all objects apart"
         raise InputError(rule, value=type(mechanism).__name__, place="method", remedy="take linear or ibu")
@@ -172,24 +172,24 @@ def channel_of(mechanism: Mechanism) -> Channel | None:
     """The channel that is estimated through: the mechanism itself, or one that states nothing but its few reports."""
     if isinstance(mechanism, Channel):
         return mechanism
-    return as_channel(mechanism) if not is_countable(mechanism) and is_stated(mechanism) else None
+    return as_channel(mechanism) if not is_frequency_oracle(mechanism) and has_likelihood(mechanism) else None
 
 
 def _through(channel: Channel, method: str | None) -> Estimator | None:
     """The estimator through a channel; None where it has no inverse and nobody says what then."""
     if method == RIDGE:
-        return Ridge(channel)
+        return RidgeEstimator(channel)
     if method == LINEAR:
         rule = "a channel must be estimated by regression, ridge or ibu"
         raise InputError(rule, value=method, place="method")
-    inverse = Inverse(channel)
+    inverse = LeastSquaresEstimator(channel)
     if method == REGRESSION and inverse.first is None:
         rule = "regression must have a channel that tells all objects apart"
         raise InputError(rule, value=channel.matrix.shape, place="method", remedy="take ridge or ibu")
     return None if inverse.first is None else inverse
 
 
-class Counting:
+class FrequencyCounter:
     """What an estimate needs to know of reports, counted block after block."""
 
     def __init__(self, mechanism: Mechanism, engine: Engine, method: str | None = None) -> None:
@@ -200,8 +200,8 @@ class Counting:
 
     def add(self, reports: Reports) -> None:
         """Count a block."""
-        rows = shares_of(self._mechanism, reports, self._engine.threads)
-        for counted in self._engine.map(lambda own: self._estimator.count(some(reports, own)), rows):
+        rows = partition_reports(self._mechanism, reports, self._engine.threads)
+        for counted in self._engine.map(lambda own: self._estimator.count(select_rows(reports, own)), rows):
             self.join(counted, 0)
         self.reports += report_count(reports)
 
@@ -218,17 +218,17 @@ class Counting:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts(Tallied[FrequencyOracle]):
+class SupportEstimator(TallyEstimator[FrequencyOracle]):
     """The estimators from support counts, and from bits where a mechanism counts these as well (`tally`)."""
 
     method: str | None = None
 
     @cached_property
-    def design(self) -> Design | None:
+    def design(self) -> RegressionDesign | None:
         """For a regression, where there are hash functions and not too many."""
-        if not isinstance(self.mechanism, Hashed):
+        if not isinstance(self.mechanism, HashedMechanism):
             return None
-        design = Design(self.mechanism)  # type: ignore[arg-type]
+        design = RegressionDesign(self.mechanism)  # type: ignore[arg-type]
         return design if design.affordable else None
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:

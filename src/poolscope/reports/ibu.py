@@ -38,8 +38,8 @@ import numpy as np
 from poolscope.core.arrays import Floats, Integers, Map
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.protocols import Mechanism, Reports, distinct, report_count, stated
-from poolscope.mechanisms.pure import one_by_one, tabulated
+from poolscope.mechanisms.protocols import Mechanism, Reports, distinct, report_count, require_likelihood
+from poolscope.mechanisms.pure import simulate_reports, tabulate_over_reports
 from poolscope.reports.estimators import IBU, Frequencies, check_reports, inverted
 
 #: How far from the maximum the log-likelihood may stay, and how often the popularity is updated at most.
@@ -64,7 +64,7 @@ class Repeated(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class IBUEstimator:
     """The estimator of any mechanism whose likelihoods are known."""
 
     mechanism: Mechanism
@@ -82,11 +82,13 @@ class Mixture:
         if isinstance(self.mechanism, Channel):
             times = self.mechanism.simulate_tally(popularity, count, key, threads)
             return Repeated({"report": np.flatnonzero(times)}, times[times > 0])
-        return one_by_one(self.mechanism, self.count, self.join, popularity, count, key, threads)
+        return simulate_reports(self.mechanism, self.count, self.join, popularity, count, key, threads)
 
     def estimate(self, counted: Repeated, reports: int) -> Frequencies:
         check_reports(reports)
-        likelihood = tabulated(stated(self.mechanism).likelihood, counted.reports, self.mechanism.universe)
+        likelihood = tabulate_over_reports(
+            require_likelihood(self.mechanism).likelihood, counted.reports, self.mechanism.universe
+        )
         possible = likelihood.max(axis=1) > 0
         likelihood, times = likelihood[possible], counted.times[possible].astype(np.float64)
         counts = reports * max_likely(likelihood, times)

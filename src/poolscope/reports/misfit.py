@@ -29,7 +29,7 @@ from scipy import stats
 
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.randomness import user_keys
-from poolscope.mechanisms.protocols import Mechanism, Reports, is_countable, report_count
+from poolscope.mechanisms.protocols import Mechanism, Reports, is_frequency_oracle, report_count
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.reports.frequencies import channel_of
 from poolscope.reports.ibu import lack_of_fit
@@ -87,7 +87,7 @@ class Moments:
         return self.variance / max(1, self.count)
 
 
-class Misfit:
+class MisfitCheck:
     """Looks at reports block after block, and says what is odd about them.
 
     Parameters
@@ -96,7 +96,7 @@ class Misfit:
     """
 
     def __init__(self, mechanism: Mechanism, error: float = ERROR) -> None:
-        self._mechanism, self._countable = mechanism, is_countable(mechanism)
+        self._mechanism, self._countable = mechanism, is_frequency_oracle(mechanism)
         self._tail = error / TESTS
         self._bits = next((name for name, c in mechanism.report_columns.items() if c.kind == "bits"), None)
         self._ones, self._supported = Moments(), Moments()
@@ -131,13 +131,13 @@ class Misfit:
             self._uses += np.bincount(reports[self._column], minlength=len(self._uses))
         if self._channel is not None:
             self._seen = self._seen + self._channel.tally(reports)
-        if is_countable(self._mechanism):
+        if is_frequency_oracle(self._mechanism):
             self._sums = self._sums + self._mechanism.score_sums(reports).astype(np.float64)
             self._look(reports)
 
     def _look(self, reports: Reports) -> None:
         """How many objects single reports support, for its spread: of the first ones, few at a time."""
-        assert is_countable(self._mechanism)
+        assert is_frequency_oracle(self._mechanism)
         rows = min(report_count(reports), CELLS // self._mechanism.universe - self._supported.count)
         for start in range(0, rows, self._step):
             few = {name: column[start : min(start + self._step, rows)] for name, column in reports.items()}
@@ -171,7 +171,7 @@ class Misfit:
 
     def _made_supported(self) -> Moments:
         """How many objects such reports support."""
-        assert is_countable(self._mechanism)
+        assert is_frequency_oracle(self._mechanism)
         made = Moments()
         for reports in self._made():
             made += Moments.of(self._mechanism.scores(reports).sum(axis=1, dtype=np.float64))
@@ -197,7 +197,7 @@ class Misfit:
         )
 
     def _sum_found(self) -> str | None:
-        if not is_countable(self._mechanism):
+        if not is_frequency_oracle(self._mechanism):
             return None
         rates, size = self._mechanism.rates, self._mechanism.universe
         other = np.broadcast_to(rates.other, size)
@@ -224,7 +224,7 @@ class Misfit:
         return f"{found}: likely another epsilon, or objects that the universe lacks"
 
     def _rare_found(self) -> str | None:
-        if not is_countable(self._mechanism):
+        if not is_frequency_oracle(self._mechanism):
             return None
         rates, size, n = self._mechanism.rates, self._mechanism.universe, self.reports
         spread = self._mechanism.noise(np.zeros(size), n) + np.broadcast_to(rates.variance, size) * float(n) ** 2
@@ -248,7 +248,7 @@ class Misfit:
         return float(stats.norm.isf(self._tail / 2))
 
 
-class Firsts:
+class FirstReports:
     """Of users' reports the first of each, batch after batch, as many as are looked at."""
 
     def __init__(self) -> None:

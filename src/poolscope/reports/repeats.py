@@ -91,7 +91,7 @@ class Equal(NamedTuple):
         return int(np.sum(self.sizes - 1))
 
 
-class Repeats:
+class RepeatCheck:
     """Collects reports block by block, and says whether they repeat as the devices' do.
 
     Parameters

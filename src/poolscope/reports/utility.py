@@ -8,10 +8,10 @@ import numpy as np
 
 from poolscope.core.arrays import Floats, Map
 from poolscope.core.randomness import children
-from poolscope.mechanisms.protocols import Mechanism, is_countable, is_stated
+from poolscope.mechanisms.protocols import Mechanism, has_likelihood, is_frequency_oracle
 from poolscope.reports.estimators import Estimator, variance_of_linear
 from poolscope.reports.frequencies import closed_estimator
-from poolscope.reports.ibu import MAX_CELLS, Mixture
+from poolscope.reports.ibu import MAX_CELLS, IBUEstimator
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
 FEWEST_ERRORS, MAX_DRAWS = 2000, 20
@@ -43,9 +43,9 @@ def measure_utility(
     """
     learning = closed_estimator(mechanism)
     if learning is None:
-        if not is_stated(mechanism) or reports * mechanism.universe > MAX_CELLS:
+        if not has_likelihood(mechanism) or reports * mechanism.universe > MAX_CELLS:
             return None
-        learning = Mixture(mechanism)
+        learning = IBUEstimator(mechanism)
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MAX_DRAWS))
     errors = []
@@ -79,7 +79,7 @@ def expected_of(
     Without collisions the law is binomial (`expected_errors`). With them, or by regression, it has the estimator's own
     variance and that of the drawn objects, and the same shape; a channel's is normal.
     """
-    if is_countable(mechanism):
+    if is_frequency_oracle(mechanism):
         own, other = mechanism.own_mean, mechanism.other_mean
         if not mechanism.binary_scores:
             return normal_errors(frequency, own - other, mechanism.noise(frequency, 1), reports)
@@ -90,7 +90,7 @@ def expected_of(
     if variance is None:
         return None, None
     squared = variance / reports**2 + frequency * (1.0 - frequency) / reports
-    if is_countable(mechanism):
+    if is_frequency_oracle(mechanism):
         wider = np.divide(squared, binomial, out=np.ones_like(squared), where=binomial > 0)
         return squared, absolute * np.sqrt(wider)
     return squared, np.sqrt(2.0 / np.pi * squared)

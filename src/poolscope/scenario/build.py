@@ -38,9 +38,9 @@ from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform
 from poolscope.population.priors import UNIFORM, Beta, Density, StepDensity
 from poolscope.population.recipe import Recipe, prepare
-from poolscope.population.recorded import Recorded, population, read_traces
+from poolscope.population.recorded import RecordedUsers, population, read_traces
 from poolscope.population.universe import Universe, objects_of
-from poolscope.reports.columns import KINDS
+from poolscope.reports.columns import COLUMN_FORMATS
 from poolscope.reports.frequencies import (
     frequencies_of_objects,
     further_popularities,
@@ -94,7 +94,7 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mec
     )
 
 
-def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorded | None:
+def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> RecordedUsers | None:
     """The users of ``[users] traces``, prepared as the appendix says; None where users are synthetic."""
     if scenario.users is None or scenario.users.traces is None:
         return None
@@ -176,7 +176,7 @@ READERS: dict[str, Callable[[Path, Universe], NDArray[Any]]] = {
 
 def _pairs(table: Batch, universe: Universe) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     numbered = ReportColumn("integer", MAX_CELLS)
-    reports = KINDS["integer"].read(table, "report", numbered, universe)
+    reports = COLUMN_FORMATS["integer"].read(table, "report", numbered, universe)
     return objects_of(table, "object", universe).to_numpy(), np.asarray(reports, dtype=np.int64)
 
 
@@ -199,7 +199,7 @@ def build_adversary(
     mechanism: Mechanism,
     seed: int,
     threads: Map,
-    recorded: Recorded | None = None,
+    recorded: RecordedUsers | None = None,
     estimates: int = 1,
 ) -> Adversary:
     """An entry of ``[[adversary]]``; each has its own draws of other people's reports, as many as `estimates` says."""
@@ -297,7 +297,7 @@ def _density(given: str | DensityTable, fitted: Density) -> Density:
     return StepDensity(given.table)
 
 
-def as_asked(
+def with_overrides(
     scenario: Scenario,
     *,
     observations: Sequence[int] | None = None,
@@ -324,11 +324,11 @@ def mechanism_changes(scenario: Scenario, kind: str, epsilon: float | None) -> d
     """What another kind changes: ``[mechanism]``; and where it keeps no answers, there is nothing to know of them."""
     changes: dict[str, Any] = {"mechanism": mechanism_table(scenario, kind, epsilon)}
     if scenario.memoizes and not is_memoized(MECHANISMS[kind], scenario.devices.memoize):
-        changes["adversary"] = forgetful_adversaries(scenario)
+        changes["adversary"] = without_memoization(scenario)
     return changes
 
 
-def forgetful_adversaries(scenario: Scenario) -> list[dict[str, Any]]:
+def without_memoization(scenario: Scenario) -> list[dict[str, Any]]:
     """The tables of the adversaries where no device keeps answers: there is nothing to know of them."""
     listed = scenario.to_dict().get("adversary", [])
     return [{key: entry[key] for key in entry if key != "knows_memoization"} for entry in listed]

@@ -119,7 +119,7 @@ ProbabilityBelowOne = Annotated[float, Field(ge=0, lt=1)]
 RelativePath = Annotated[str, AfterValidator(_inside)]
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """A TOML table: typed as it is written, no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -137,7 +137,7 @@ class Table(BaseModel):
         return data
 
     @classmethod
-    def known_keys(cls) -> dict[str, type[Table] | None]:
+    def known_keys(cls) -> dict[str, type[TomlTable] | None]:
         """The keys of the table, and the kind of table that each may hold."""
         return {field.alias or name: _table_in(field.annotation) for name, field in cls.model_fields.items()}
 
@@ -153,13 +153,13 @@ class Table(BaseModel):
             raise rejection("is missing", key=key, remedy=f"{why} needs it")
 
 
-def _table_in(annotation: Any) -> type[Table] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Table):
+def _table_in(annotation: Any) -> type[TomlTable] | None:
+    if isinstance(annotation, type) and issubclass(annotation, TomlTable):
         return annotation
     return next((found for part in get_args(annotation) if (found := _table_in(part))), None)
 
 
-def set_key(kind: type[Table] | None, tables: dict[str, Any], key: str, value: Any) -> None:
+def set_key(kind: type[TomlTable] | None, tables: dict[str, Any], key: str, value: Any) -> None:
     """Set a key of tables, named with dots, or remove it where the value is None.
 
     ``kind`` says which keys there are. Where any key may be set, one that is removed must be there.
@@ -186,7 +186,7 @@ def set_key(kind: type[Table] | None, tables: dict[str, Any], key: str, value: A
         tables[path[-1]] = toml_data(value, key)
 
 
-class UniverseTable(Table):
+class UniverseTable(TomlTable):
     """``[universe]``: the sizes of the pools, or a file of objects, or the name of a built-in universe."""
 
     size: int | None = None
@@ -204,7 +204,7 @@ class UniverseTable(Table):
         return self
 
 
-class PopularityTable(Table):
+class PopularityTable(TomlTable):
     """``[popularity]``: the truth that synthetic users draw from.
 
     The seed of a random popularity is a fact of the scenario, not of a run: every run has the same.
@@ -221,7 +221,7 @@ class PopularityTable(Table):
         return self
 
 
-class MechanismTable(Table):
+class MechanismTable(TomlTable):
     """``[mechanism]``: a kind and its parameters, which the mechanism itself checks."""
 
     model_config = ConfigDict(extra="allow")
@@ -245,7 +245,7 @@ class MechanismTable(Table):
         return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
-class InstantaneousTable(Table):
+class InstantaneousTable(TomlTable):
     """``{ kind = "grr", epsilon = 1 }``: noise on a kept answer, anew for each report.
 
     With ``epsilon_1`` its epsilon is the one for which, as the papers reckon, a report by itself has that.
@@ -263,7 +263,7 @@ class InstantaneousTable(Table):
         return self
 
 
-class DevicesTable(Table):
+class DevicesTable(TomlTable):
     """``[devices]``: what a device does beyond the mechanism.
 
     With ``memoize`` it keeps one answer for each object, whatever the kind, and with ``instantaneous`` it adds noise to
@@ -283,7 +283,7 @@ class DevicesTable(Table):
         return self
 
 
-class DensityTable(Table):
+class DensityTable(TomlTable):
     """``{ beta = [a, b] }``: Beta(a, b) on (0, 1); ``{ table = [w1, w2, ...] }``: weights of equal cells of (0, 1]."""
 
     beta: Annotated[tuple[Positive, Positive], Field(strict=False)] | None = None
@@ -317,7 +317,7 @@ PoolPrior = Annotated[
 ]
 
 
-class PriorTable(Table):
+class PriorTable(TomlTable):
     """``[adversary.prior]``: what the adversary believes of a user's behavior.
 
     The polarization's density is that of the rescaled delta, (k delta - 1) / (k - 1). "fitted" is learned from the
@@ -344,7 +344,7 @@ class PriorTable(Table):
         return tuple(self.pools[name] for name in pool_names)
 
 
-class UsersTable(Table):
+class UsersTable(TomlTable):
     """``[users]``: synthetic, or recorded; without a count the command chooses.
 
     ``behavior`` is what synthetic users are drawn from, in the words of a prior; uniform where absent. ``none`` is the
@@ -370,7 +370,7 @@ PoolMembers = Annotated[dict[str, list[str | int]], Field(min_length=2)]
 """Pools by their members: names, numbers, or a slice of numbers as "228:684" or "0:1368:2"."""
 
 
-class AdversaryTable(Table):
+class AdversaryTable(TomlTable):
     """``[[adversary]]``: who attacks, and what popularity they believe in.
 
     Without ``estimate_from``, an estimated popularity is that of the attacked reports themselves, which a game does not
@@ -396,7 +396,7 @@ class AdversaryTable(Table):
         return self
 
 
-class AttackTable(Table):
+class AttackTable(TomlTable):
     """``[attack]``: after how many reports, and how sure the adversary must be.
 
     ``estimates`` is how many times an estimated popularity is drawn: users play in as many groups, so that intervals

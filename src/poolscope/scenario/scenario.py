@@ -25,7 +25,7 @@ from poolscope.scenario.model import (
     MechanismTable,
     Name,
     PopularityTable,
-    Table,
+    TomlTable,
     UniverseTable,
     UsersTable,
     input_error,
@@ -61,7 +61,7 @@ class _Source:
     asked: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Scenario(Table):
+class Scenario(TomlTable):
     """A checked scenario: its tables, and builders for what they describe.
 
     Made by :func:`load_scenario`, from tables by :meth:`from_dict`, or from another one by :meth:`replace`. Tables that
@@ -396,7 +396,7 @@ def same_tables(text: str, tables: Mapping[str, Any] | str) -> bool:
     return json.dumps(one, ensure_ascii=False) == json.dumps(other, ensure_ascii=False)
 
 
-def as_kept(about: Any) -> Scenario:
+def scenario_from_record(about: Any) -> Scenario:
     """The scenario that `Scenario.about` told of; files that it names are not looked for."""
     if not isinstance(about, dict) or not all(isinstance(about.get(key), str) for key in ("name", "file", "text")):
         raise InputError("must have the texts name, file and text", place="scenario")

@@ -148,7 +148,7 @@ def first_false(holds: pl.Series) -> int | None:
     return None if holds.all() else holds.arg_min()
 
 
-def chosen(header: Sequence[str], columns: Sequence[str], optional: Iterable[str] = ()) -> list[str]:
+def select_columns(header: Sequence[str], columns: Sequence[str], optional: Iterable[str] = ()) -> list[str]:
     """The columns to read of those that a table has; an error where it lacks one that must be there."""
     for column in columns:
         if column not in header:

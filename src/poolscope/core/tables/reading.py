@@ -19,7 +19,7 @@ from poolscope.core.errors import InputError, one_line, reading
 from poolscope.core.files import check_regular, folder_files
 from poolscope.core.machine import as_bytes, check_memory
 from poolscope.core.suppress_stderr import suppressed
-from poolscope.core.tables.batch import Batch, chosen
+from poolscope.core.tables.batch import Batch, select_columns
 from poolscope.core.tables.parquet_check import Account, check_file
 from poolscope.core.tables.text import read_back, text_batches
 
@@ -73,7 +73,7 @@ class Source:
         held : bytes of each row that the caller keeps: more than there are is refused before any of them is read.
         """
         empty = True
-        wanted = partial(chosen, columns=columns, optional=optional)
+        wanted = partial(select_columns, columns=columns, optional=optional)
         for file in self.files:
             with reading(file):
                 if self.text:
@@ -87,7 +87,7 @@ class Source:
         if empty:
             raise InputError("must have at least one row", file=self.path)
 
-    def rows(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, folder: Path) -> Iterator[Rows]:
+    def rows(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, folder: Path) -> Iterator[RowRange]:
         """The rows in order, cut for others to read: at most `max_bytes` bytes each.
 
         Parquet is not read for that; CSV is, and its rows are kept as Parquet in the folder.
@@ -100,14 +100,14 @@ class Source:
                     kept = folder / f"{first}.rows"
                     frame.write_parquet(kept, compression="uncompressed", statistics=False)
                     size = int(frame.estimated_size())
-                    yield Rows(file=batch.file, first=first, count=frame.height, size=size, place=kept, text=True)
+                    yield RowRange(file=batch.file, first=first, count=frame.height, size=size, place=kept, text=True)
             return
         for file in self.files:
             with reading(file):
-                wanted = partial(chosen, columns=columns, optional=())
+                wanted = partial(select_columns, columns=columns, optional=())
                 for first, count, size in _parquet_cut(file, wanted, most, max_bytes)[1]:
                     empty = False
-                    yield Rows(file=file, first=first, count=count, size=size, place=file.absolute(), text=False)
+                    yield RowRange(file=file, first=first, count=count, size=size, place=file.absolute(), text=False)
         if empty:
             raise InputError("must have at least one row", file=self.path)
 
@@ -130,7 +130,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class RowRange:
     """Some rows of a file, to be read by whoever gets to know of them.
 
     Parameters

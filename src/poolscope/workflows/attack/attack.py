@@ -33,7 +33,7 @@ from poolscope.core.tables import Parts, check_output, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
 from poolscope.metrics.text import chance_in_words, percent
 from poolscope.reports.files import MEMORY_BYTES
-from poolscope.scenario.build import as_asked
+from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack import shuffle
 from poolscope.workflows.attack.linking import Joined, check_rate, join_pseudonyms, names_of, with_devices
@@ -68,7 +68,7 @@ class Inferred:
     evaluation : how right each adversary is, where the truth is known.
     estimated : the adversaries who estimated the popularity, once: what is found holds given that estimate.
     joined : which pseudonyms are whose, where they were joined; users are then devices.
-    violations : what contradicts the scenario, each in one line: reports that do not fit it, see `Checks`, and
+    violations : what contradicts the scenario, each in one line: reports that do not fit it, see `ReportChecks`, and
         adversaries who are not calibrated, where the truth is known. Guesses are then not to be relied on.
 
     Examples
@@ -165,7 +165,7 @@ def attack(
         )
     check_rate(link_fdr)
     known = None if ground_truth is None else read_truth(ground_truth)
-    engine, scenario = as_engine(engine), as_asked(scenario, observations=observations)
+    engine, scenario = as_engine(engine), with_overrides(scenario, observations=observations)
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         beside = target.parent if target else Path(tempfile.gettempdir())

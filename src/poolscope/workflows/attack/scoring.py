@@ -36,9 +36,9 @@ from poolscope.inference.independent import CHUNK, Decision, decide
 from poolscope.inference.memoized.attack import grouped_posterior
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
 from poolscope.population.universe import Universe, read_pools
-from poolscope.reports.checks import Checks, StatedPopularity
+from poolscope.reports.checks import AssumedPopularity, ReportChecks
 from poolscope.reports.files import MIN_ROWS, masses, row_bytes, rows_within, workspace_for
-from poolscope.reports.frequencies import Counting
+from poolscope.reports.frequencies import FrequencyCounter
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.shuffle import Chunk, Gathered, Reading, changed, cut
@@ -296,7 +296,7 @@ class Prepared:
         """What of the scenario the reports contradict; pseudonyms that share memoized responses are not looked at."""
         if not scenario.tells_users_apart:
             return []
-        checks = Checks(self.scorer.device, _stated(scenario, self.reading.universe, self.scorer.adversaries))
+        checks = ReportChecks(self.scorer.device, _stated(scenario, self.reading.universe, self.scorer.adversaries))
         for chunk in self.chunks:
             if not checks.enough:
                 checks.add(*self.reading.block(chunk))
@@ -380,9 +380,9 @@ def _adversaries(
         yield adversary
 
 
-def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Adversary]) -> list[StatedPopularity]:
+def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Adversary]) -> list[AssumedPopularity]:
     """The popularities that adversaries assume, each once; who estimates it from the same reports assumes none."""
-    found: list[StatedPopularity] = []
+    found: list[AssumedPopularity] = []
     for entry, adversary in zip(scenario.adversaries, adversaries, strict=True):
         popularity = adversary.popularity
         if entry.popularity == "uniform" or (entry.popularity == "estimated" and entry.estimate_from is None):
@@ -390,7 +390,7 @@ def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Advers
         if entry.popularity == "estimated":
             # estimated from simulated reports, whose popularity is known without noise
             popularity = scenario.true_popularity(universe)
-        stated = StatedPopularity(adversary=adversary.name, universe=adversary.universe, popularity=popularity)
+        stated = AssumedPopularity(adversary=adversary.name, universe=adversary.universe, popularity=popularity)
         if not any(stated.equals(other) for other in found):
             found.append(stated)
     return found
@@ -406,7 +406,7 @@ def _methods(scenario: Scenario) -> tuple[str | None, ...]:
 
 def _learned(reading: Reading, chunks: list[Chunk], engine: Engine) -> dict[str | None, Floats]:
     """The popularity that the reports tell, by each method that an adversary has."""
-    counting = {method: Counting(reading.mechanism, engine, method) for method in reading.methods}
+    counting = {method: FrequencyCounter(reading.mechanism, engine, method) for method in reading.methods}
     if counting:
         for found in warmed(engine, counted_of, reading, chunks):
             for one, (counted, reports) in zip(counting.values(), found, strict=True):
@@ -418,7 +418,7 @@ def counted_of(reading: Reading, chunk: Chunk, engine: Local, tick: Tick) -> lis
     """Task: what each method of estimating needs to know of the reports of a chunk, and how many there are."""
     reports, out = reading.block(chunk)[1], list[tuple[Any, int]]()
     for method in reading.methods:
-        counting = Counting(reading.mechanism, engine, method)
+        counting = FrequencyCounter(reading.mechanism, engine, method)
         counting.add(reports)
         out.append((counting.counted, counting.reports))
     return out

@@ -22,7 +22,7 @@ import polars as pl
 from poolscope.core.arrays import Integers, Keys, positions
 from poolscope.core.errors import InputError
 from poolscope.core.files import check_shared
-from poolscope.core.tables import Batch, Rows, Source
+from poolscope.core.tables import Batch, RowRange, Source
 from poolscope.core.tables.batch import copied
 from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.protocols import Mechanism, Reports
@@ -36,7 +36,7 @@ class Chunk:
     """Rows that one task takes, read in batches as a whole table is."""
 
     number: int
-    rows: tuple[Rows, ...]
+    rows: tuple[RowRange, ...]
 
     @property
     def text(self) -> bool:
@@ -91,7 +91,7 @@ def cut(
     row = max(READING * row_bytes(columns), -(-max_bytes // size))
     wanted = (USER, *in_file(columns, text=source.text))
     chunks: list[Chunk] = []
-    held: list[Rows] = []
+    held: list[RowRange] = []
     dtype = None
     for rows in source.rows(wanted, max_bytes=max_bytes, row_bytes=row, folder=reading.folder):
         if rows.first == 1:

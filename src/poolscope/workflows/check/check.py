@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.mechanisms.custom import Adapted, Own, adapt
+from poolscope.mechanisms.custom import Adapted, CustomMechanism, adapt
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.mechanisms.pure import declared_columns
 from poolscope.population.universe import Universe
@@ -284,7 +284,7 @@ def _sized(mechanism: Any, universe: Universe | int | None) -> Mechanism:
     if size is not None and own != size:
         raise InputError(f"must have the {own} objects of the mechanism", value=size, place="universe")
     if hasattr(mechanism, "log_likelihood") and not states_law(mechanism):
-        return adapt(cast(Own, mechanism), own)
+        return adapt(cast(CustomMechanism, mechanism), own)
     if not hasattr(mechanism, "universe"):
         remedy = "give it an attribute universe: how many objects there are"
         raise InputError("a mechanism must know its universe", value=type(mechanism).__name__, remedy=remedy)

@@ -13,7 +13,7 @@ from scipy import optimize
 from poolscope.core.arrays import Floats
 from poolscope.mechanisms.channel import exact_epsilon
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
-from poolscope.mechanisms.pure import CELLS_LISTED, Pure, all_reports, in_parts
+from poolscope.mechanisms.pure import CELLS_LISTED, Pure, all_reports, in_chunks
 from poolscope.mechanisms.sketch import Sketch
 from poolscope.metrics.intervals import clopper_pearson
 
@@ -74,7 +74,7 @@ def _masses(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> F
     if is_pure(mechanism) and mechanism.universe <= DENSE_UNIVERSE:
         # the fast path of a sketch pays off with many reports to a hash function only
         support = mechanism.support  # type: ignore[attr-defined]
-        parts = in_parts(reports, mechanism.universe, CELLS_LISTED)
+        parts = in_chunks(reports, mechanism.universe, CELLS_LISTED)
         return np.concatenate([support(part)[:, list(objects)] for part in parts]).astype(np.float64)
     columns = np.zeros((1, mechanism.universe), dtype=np.uint32)
     weights = np.zeros((1, mechanism.universe))

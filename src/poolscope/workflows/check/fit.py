@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.core.arrays import Floats
-from poolscope.mechanisms.pure import scaled
+from poolscope.mechanisms.pure import scaled_likelihood
 from poolscope.metrics.intervals import clopper_pearson
 from poolscope.workflows.check.distribution import LAW_ERROR, states_law
 from poolscope.workflows.check.events import Seen
@@ -93,6 +93,6 @@ class Fitting:
 
 def posterior(log_likelihood: Floats) -> Floats:
     """(reports, objects) probability of each object if all are equally likely; zeros where none can send the report."""
-    likelihood = scaled(log_likelihood)
+    likelihood = scaled_likelihood(log_likelihood)
     distribution: Floats = likelihood / np.maximum(likelihood.sum(axis=1, keepdims=True), 1.0)
     return distribution

@@ -15,7 +15,7 @@ from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.randomness import fresh_keys
 from poolscope.mechanisms.custom import Adapted, as_columns
 from poolscope.mechanisms.protocols import Mechanism, ReportColumn, Reports, report_count
-from poolscope.mechanisms.pure import Reporting, summed
+from poolscope.mechanisms.pure import MechanismDefaults, sum_over_reports
 from poolscope.workflows.check.distribution import Share, stated, states_law, support_shares
 from poolscope.workflows.check.events import (
     NONE,
@@ -113,7 +113,7 @@ class Sampler:
 
 def obfuscates_by_report(mechanism: Any) -> bool:
     """Whether `obfuscate` is our own: it draws a key for each report, and leaves the rest to `report`."""
-    return getattr(type(mechanism), "obfuscate", None) is Reporting.obfuscate
+    return getattr(type(mechanism), "obfuscate", None) is MechanismDefaults.obfuscate
 
 
 def has_own_report(mechanism: Any) -> bool:
@@ -160,7 +160,7 @@ class Supports:
         if hasattr(self.mechanism, "support_counts"):
             counts: NDArray[np.int64] = self.mechanism.support_counts(reports)
             return counts
-        return summed(self.mechanism.support, reports, self.mechanism.universe)
+        return sum_over_reports(self.mechanism.support, reports, self.mechanism.universe)
 
     def shares(self) -> tuple[Share, ...]:
         return support_shares(self.mechanism, self.objects, self.trials.tolist(), self.counts) if self.known else ()

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 from poolscope.core.errors import InputError, one_line, reading
 from poolscope.core.files import check_regular, folder_files, parse_json
 from poolscope.core.tables import open_file
-from poolscope.core.tables.batch import chosen, no_column
+from poolscope.core.tables.batch import no_column, select_columns
 from poolscope.core.tables.reading import BATCH_BYTES
 
 USER, TEXT = "screen_name", "text"
@@ -181,7 +181,7 @@ def _read_csv(path: Path, columns: Columns) -> Cells:
                 raise InputError("must not be empty")
             if len(set(header)) != len(header):
                 raise InputError("must not have two columns of one name", value=header)
-            who, what = map(header.index, chosen(header, columns))
+            who, what = map(header.index, select_columns(header, columns))
             for number, fields in enumerate(filter(None, rows), start=1):
                 if len(fields) != len(header):
                     raise InputError(f"must have {len(header)} fields", value=len(fields), place=f"row {number}")
