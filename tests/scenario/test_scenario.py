@@ -258,7 +258,7 @@ def test_built_in_scenarios(name, size, pools, kind, mechanism):
 
 
 def test_all_built_in_scenarios_are_tested():
-    """The others are in test_deployments.py, which names each of them too."""
+    """The others are in test_builtin.py, which names each of them too."""
     deployments = ["chrome-attribution", "chrome-rappor", "chrome-rappor-sites", "chrome-topics", "mozilla-homepages"]
     apple = ["apple-emojis", "apple-hcms", "apple-health", "apple-mail-senders", "apple-quicktype", "apple-web-domains"]
     assert scenario.builtin_names() == [*apple, *deployments, "recorded-emojis"]
