@@ -73,7 +73,7 @@ class Scenario(TomlTable):
     --------
     >>> scenario = ps.load_scenario("apple-emojis")
     >>> scenario.title, scenario.mechanism.kind, scenario.universe().size
-    ('Emojis as collected by Apple', 'cms', 2600)
+    ('Emojis as collected by Apple (2017)', 'cms', 2600)
     >>> scenario.replace({"mechanism.epsilon": 2}).mechanism.epsilon
     2.0
     """
