@@ -83,7 +83,7 @@ class CMS(Sketch):
 
     @property
     def cells(self) -> CellMoments:
-        """A cell counts set bits."""
+        """Moments of a cell, which counts set bits."""
         gain = 1.0 - 2.0 * self.flip
         return CellMoments(self.flip, gain, self.flip * (1.0 - self.flip), own=0.0, hit=gain**2)
 
@@ -107,20 +107,20 @@ class CMS(Sketch):
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         words = as_words(reports["bits"], self.m)
         out = np.empty((len(words), views.width))
-        seen = self._seen(views)
+        inputs = self._kernel_inputs(views)
         for buckets, starts, order in self.grouped(reports["hash"]):
-            kernels.support_mass(starts, order, buckets, words, *seen, out)
+            kernels.support_mass(starts, order, buckets, words, *inputs, out)
         return out
 
     def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        seen = self._seen(views)
+        inputs = self._kernel_inputs(views)
         made = objects, keys, self.m, threshold(self.flip)
         for buckets, starts, order in self.grouped(self.shared_by(keys)):
-            kernels.sent_masses(starts, order, buckets, *made, *seen, positions, out)
+            kernels.sent_masses(starts, order, buckets, *made, *inputs, positions, out)
 
-    def _seen(self, views: PoolWeights) -> tuple[Integers, Floats, kernels.Scratch]:
-        """What objects add to the masses of a function's buckets, and room for these."""
+    def _kernel_inputs(self, views: PoolWeights) -> tuple[Integers, Floats, kernels.Scratch]:
+        """Return the pool weights as the kernels take them, and their scratch arrays."""
         layout = packed_layout(views)
         return layout.runs, layout.weights, kernels.scratch(self.m, layout.empty(self.m), views.width)
 
@@ -139,14 +139,14 @@ class CMS(Sketch):
     def simulate_at(
         self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[np.int64]:
-        """By the closed law of the sketch, not report by report; the law is the same."""
+        """Draw from the closed form of the sketch, which has the same distribution as single reports."""
         flips = [with_epsilon(self, epsilon).flip for epsilon in epsilons]
         return sketch_counts(self.family, flips, popularity, count, key, threads)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoHashCMS(CMS):
-    """Count Mean Sketch without hashing: m is the size of the universe, of one function without collisions.
+    """Count Mean Sketch without hashing: one bijective function, so that m is the size of the universe.
 
     Two objects never share a bucket, so q* is xi itself.
 
@@ -217,7 +217,7 @@ class HCMS(Sketch):
 
     @property
     def cells(self) -> CellMoments:
-        """A cell counts agreements with its bucket's column, which is orthogonal to the others."""
+        """Moments of a cell, which counts agreements with its bucket's column; columns are orthogonal."""
         return CellMoments(0.5, self.p_star - 0.5, 0.25, own=0.0, hit=0.0)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
@@ -243,13 +243,13 @@ class HCMS(Sketch):
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros((len(reports["hash"]), views.width))
         layout = plain_layout(views)
-        seen = layout.runs, layout.weights, empty_table(self.m, views.width)
+        inputs = layout.runs, layout.weights, empty_table(self.m, views.width)
         for buckets, starts, order in self.grouped(reports["hash"]):
-            hadamard_kernels.support_mass(starts, order, buckets, reports["coordinate"], reports["bit"], *seen, out)
+            hadamard_kernels.support_mass(starts, order, buckets, reports["coordinate"], reports["bit"], *inputs, out)
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        """Agreements: (reports + bits in the object's direction) / 2, from one transform for each function."""
+        """Return (reports + sum of agreeing minus disagreeing bits) / 2, from one transform per hash function."""
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros(self.universe, dtype=np.int64)
         for buckets, starts, order in self.grouped(reports["hash"]):
@@ -261,7 +261,7 @@ class HCMS(Sketch):
         return out
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
-        """By the closed law: given how many reports a function has, its coordinates' bits are sums of equal coins."""
+        """Draw from the closed form: given the reports of a function, the sums of its coordinates are binomial."""
         totals = function_totals(self.family, count, key)
         shares = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
 
