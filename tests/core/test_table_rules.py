@@ -72,8 +72,8 @@ def test_objects_are_called_alike_everywhere(tmp_path, name, ending):
 NAMES = [
     (NAMED, ["7", None, "x y", "é"], "row 2: {} must have a name"),
     (NAMED, ["7", "", "x y", "é"], "row 2: {} must have a name, got ''"),
-    (NAMED, ["7", "ann's", " é", "é"], "row 3: {} must not begin or end with a blank, got ' é'"),
-    (NAMED, ["7", "ann's\u2003", "x y", "é"], "row 2: {} must not begin or end with a blank, got "),
+    (NAMED, ["7", "ann's", " é", "é"], "row 3: {} must not begin or end with white space, got ' é'"),
+    (NAMED, ["7", "ann's\u2003", "x y", "é"], "row 2: {} must not begin or end with white space, got "),
 ]
 UNKNOWN = [
     (NAMED, ["7", "anns", "x y", "é"], "row 2: {} must be an object of the universe, got 'anns'; did you mean"),
@@ -126,7 +126,7 @@ def test_names_of_pools_follow_them_too(tmp_path, read):
             assert universe.pool_names == tuple(str(pool) for pool in pools[:2])
             assert universe.pool_of.tolist()[:3] == [0, 1, -1]
         path = write(tmp_path, columns | {"pool": ["p", "q", "p ", None]}, ending)
-        refused(path, read, NUMBERED, "row 3: pool must not begin or end with a blank, got 'p '")
+        refused(path, read, NUMBERED, "row 3: pool must not begin or end with white space, got 'p '")
     for _, pools, message in MISTYPED:
         refused(write(tmp_path, columns | {"pool": pools}, "parquet"), read, NUMBERED, message.format("pool"))
 

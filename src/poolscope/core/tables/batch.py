@@ -88,7 +88,7 @@ class Batch:
         some = series.filter(series.ne_missing(series.shift()))
         if any((part.str.strip_chars() != part).any() for part in copied(some)):
             inside = pl.concat([part.str.strip_chars().eq_missing(part) for part in copied(series)])
-            self.check(column, inside, "must not begin or end with a blank")
+            self.check(column, inside, "must not begin or end with white space")
         return series
 
     def integers(self, column: str) -> pl.Series:

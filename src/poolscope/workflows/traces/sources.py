@@ -146,7 +146,7 @@ def _checked_name(who: str, column: str, number: int) -> str:
         rule = "must not be empty"
     elif who != who.strip():
         # "ann " beside "ann" would silently be one more user.
-        rule = "must not begin or end with a blank"
+        rule = "must not begin or end with white space"
     elif not who.isascii() and not _is_unicode(who):
         rule = "must be Unicode text, without halves of characters"
     if rule:
