@@ -34,7 +34,7 @@ from poolscope.workflows.obfuscate import obfuscate
 
 #: What each message begins with or contains.
 KINDS = {
-    "repeats": r"reports repeat|reports hardly repeat|each report stands",
+    "repeats": r"reports repeat|reports hardly repeat|each report occurs",
     "popularity": r"do not follow the popularity",
     "calibration": r"is not calibrated",
     "mechanism": r".",

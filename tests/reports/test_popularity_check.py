@@ -96,7 +96,7 @@ def test_the_exponent_is_found(exponent, monkeypatch):
     if abs(exponent - 1) <= 0.5:
         assert abs(found - exponent) < 4 * error + (exponent - 1.0) ** 2
     else:
-        assert found < checks.ANOTHER_ORDER
+        assert found < checks.REORDERED_EXPONENT
         assert "another order of objects" in message
 
 

@@ -149,14 +149,14 @@ def test_regression_is_unbiased_given_the_functions(name):
 
 
 def test_regression_has_its_limits():
-    with pytest.raises(InputError, match="hash functions few enough"):
+    with pytest.raises(InputError, match="requires few hash functions"):
         estimator(CMS(universe=2600, epsilon=4.0, m=1024, hashes=65536), "regression")
-    with pytest.raises(InputError, match="buckets enough to tell all objects apart"):
+    with pytest.raises(InputError, match="enough buckets to distinguish all objects"):
         estimator(CMS(universe=65, epsilon=4.0, m=8, hashes=8), "regression")
     same = np.tile(np.arange(UNIVERSE) // 2, (40, 1))
-    with pytest.raises(InputError, match="buckets enough to tell all objects apart"):
+    with pytest.raises(InputError, match="enough buckets to distinguish all objects"):
         estimator(CMS(universe=UNIVERSE, epsilon=4.0, m=64, hash_table=same), "regression")
-    with pytest.raises(InputError, match="hash functions few enough"):
+    with pytest.raises(InputError, match="requires few hash functions"):
         estimator(GRR(universe=5, epsilon=1.0), "regression")
     with pytest.raises(InputError, match="must be one of linear, regression, ridge, ibu, got 'best'"):
         estimator(GRR(universe=5, epsilon=1.0), "best")

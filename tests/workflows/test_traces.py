@@ -102,7 +102,7 @@ def test_own_words(text, own):
         ("t.csv", "who,what\na,b\na\n", "row 2: must have 2 fields, got 1"),
         ("t.csv", 'who,what\na,"b\n', "line 2: must be CSV: unexpected end of data"),
         ("t.csv", "who,what\n,b\n", "row 1: who must not be empty, got ''"),
-        ("t.csv", "who,what\na,b\n a,b\n", "row 2: who must not begin or end with a blank, got ' a'"),
+        ("t.csv", "who,what\na,b\n a,b\n", "row 2: who must not begin or end with white space, got ' a'"),
         ("t.csv", "who,what\na,b\nZo\xeb,c\n".encode("latin-1"), "line 3: must be UTF-8 text, got b'\\xeb'"),
         ("t.csv", "who,what\na,b\n".encode("utf-16"), "line 1: must be UTF-8 text, got b'\\xff'"),
         ("t.jsonl", '{"who": "a", "what": "b"}\n{"who"', "line 2: must be JSON: Expecting ':' delimiter"),

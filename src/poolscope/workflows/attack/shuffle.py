@@ -28,7 +28,7 @@ from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.protocols import Mechanism, Reports
 from poolscope.population.universe import Universe
 from poolscope.reports.columns import binary, bytes_of
-from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
+from poolscope.reports.files import READING_FACTOR, USER, blocks, in_file, row_bytes, users_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ def cut(
     `max_bytes` is for reading.
     """
     columns = reading.mechanism.report_columns
-    row = max(READING * row_bytes(columns), -(-max_bytes // size))
+    row = max(READING_FACTOR * row_bytes(columns), -(-max_bytes // size))
     wanted = (USER, *in_file(columns, text=source.text))
     chunks: list[Chunk] = []
     held: list[RowRange] = []
