@@ -11,7 +11,7 @@ from cases.command_line import SMALL, poolscope
 from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_table, read_table
-from poolscope.core.tables.batch import LONGEST, Batch
+from poolscope.core.tables.batch import MAX_NAME_BYTES, Batch
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
@@ -127,7 +127,7 @@ def test_outcomes_of_a_stranger_have_to_fit(folder, monkeypatch):
 
 
 def test_names_have_an_end(folder):
-    path = write_bomb(folder / "bomb.parquet", 3, {"user": "x" * (LONGEST + 1), "object": 1})
+    path = write_bomb(folder / "bomb.parquet", 3, {"user": "x" * (MAX_NAME_BYTES + 1), "object": 1})
     (batch,) = open_table(path).batches(["user", "object"])
     with pytest.raises(InputError, match=r"bomb.parquet: row 1: user must have at most 4,096 bytes, got 4097"):
         batch.names("user")

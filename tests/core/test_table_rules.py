@@ -166,7 +166,7 @@ def test_a_pair_is_listed_once_and_its_row_is_said(tmp_path):
 def test_a_small_table_may_take_several_batches(tmp_path, monkeypatch, ending):
     """Its rows are counted over them, and categories of one are those of all."""
     monkeypatch.setattr(reading, "MAX_ROWS", 64)
-    monkeypatch.setattr(reading, "PARSED", 1 << 30)
+    monkeypatch.setattr(reading, "PARSING_FACTOR", 1 << 30)
     names = [f"{'name' * 40} {i}" for i in range(300)]
     objects = pl.Series(names, dtype=pl.Categorical)
     path = write(tmp_path, {"object": objects, "pool": ["p", "q"] * 150}, ending)

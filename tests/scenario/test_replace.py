@@ -59,7 +59,7 @@ def test_from_dict_takes_what_python_has():
     ("tables", "message"),
     [
         (5, "tables must be a mapping"),
-        ({1: {}}, "keys must be texts, got 1"),
+        ({1: {}}, "keys must be strings, got 1"),
         (TABLES | {"mechanism": {"kind": "grr", "epsilon": -1}}, "mine: mechanism.epsilon: must be positive, got -1"),
         (TABLES | {"universe": {"size": object()}}, "universe.size: must be what TOML can say"),
         (TABLES | {"odd key": {"x": 1}}, "mine: odd key: unknown key"),

@@ -349,7 +349,7 @@ MAX_INTEGER = 1 << 62
 TYPES = {
     "int": (is_integer, "a whole number"),
     "float": (lambda value: is_integer(value) or isinstance(value, float | np.floating), "a number"),
-    "str": (lambda value: isinstance(value, str), "a text"),
+    "str": (lambda value: isinstance(value, str), "a string"),
 }
 
 

@@ -140,7 +140,7 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
     >>> ps.popularity.read_popularity("popularity.csv", universe)[-2:].round(4)
     array([0.0624, 0.0645])
     """
-    table = read_table(path, ("object", "popularity"), most=MAX_OBJECTS)
+    table = read_table(path, ("object", "popularity"), max_rows=MAX_OBJECTS)
     index = objects_of(table, "object", universe).to_numpy()
     check_once(table)
     weights = np.full(universe.size, np.nan)

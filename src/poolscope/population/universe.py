@@ -270,7 +270,7 @@ def read_objects(path: str | PathLike[str]) -> tuple[Universe, Floats | None]:
     popularity : (size,) float64 or None
         The column as given, not normalized; None where there is no such column.
     """
-    table = read_table(path, ("object", "pool"), optional=("popularity",), most=MAX_OBJECTS)
+    table = read_table(path, ("object", "pool"), optional=("popularity",), max_rows=MAX_OBJECTS)
     objects, pools = table.names("object").cast(pl.String), _pools(table)
     weights = table.numbers("popularity") if "popularity" in table.frame.columns else None
     with located(file=path):
@@ -279,7 +279,7 @@ def read_objects(path: str | PathLike[str]) -> tuple[Universe, Floats | None]:
 
 def read_pools(path: str | PathLike[str], universe: Universe) -> Universe:
     """Return the universe with the pools of a table ``object,pool``; objects without a pool are neutral."""
-    table = read_table(path, ("object", "pool"), most=MAX_OBJECTS)
+    table = read_table(path, ("object", "pool"), max_rows=MAX_OBJECTS)
     index, pools = objects_of(table, "object", universe), _pools(table)
     names = pools.filter(pools != "").unique(maintain_order=True)
     numbers = pl.int_range(len(names), eager=True)

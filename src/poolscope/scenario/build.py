@@ -147,7 +147,7 @@ def read_matrix(path: Path, universe: Universe) -> NDArray[Any]:
         return read_array(path, universe)
     table = read_table(path, ("object", "report", "probability"))
     objects, reports = _pairs(table, universe)
-    probability = table.numbers("probability", most=1.0)
+    probability = table.numbers("probability", high=1.0)
     size = int(reports.max()) + 1
     with located(file=path):
         check_cells(universe.size, size)

@@ -40,7 +40,7 @@ _RULES = {
     "too_short": "must not be empty",
     "too_long": "must have at most {max_length} entries",
     "string_too_short": "must not be empty",
-    "string_type": "must be a text",
+    "string_type": "must be a string",
     "bool_type": "must be true or false",
     "int_type": "must be an integer",
     "float_type": "must be a number",
@@ -236,7 +236,7 @@ class MechanismTable(TomlTable):
                 remedy = f"write {key} in a table [devices]"
                 raise rejection("is a matter of the devices, whatever the mechanism", key=key, remedy=remedy)
             if not isinstance(value, int | float | str):
-                raise rejection("must be a number or a text", key=key, value=value)
+                raise rejection("must be a number or a string", key=key, value=value)
         return self
 
     @property

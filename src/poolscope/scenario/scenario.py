@@ -121,7 +121,7 @@ class Scenario(TomlTable):
     def _made(cls, tables: Mapping[str, Any], source: _Source) -> Self:
         """Checked, as far as that goes without reading the files that it names."""
         if not isinstance(source.name, str) or not source.name:
-            raise InputError("name must be a text", value=source.name)
+            raise InputError("name must be a string", value=source.name)
         with located(file=source.file):
             made = cls(**toml_data(tables))
         made._source = source

@@ -47,7 +47,7 @@ def _toml_data(value: Any, place: str) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str) or not _is_unicode(key):
-                raise InputError("keys must be texts", value=key, place=place or None)
+                raise InputError("keys must be strings", value=key, place=place or None)
         entries = ((key, entry) for key, entry in value.items() if entry is not None)
         return {key: _toml_data(entry, f"{place}.{key}" if place else key) for key, entry in entries}
     if isinstance(value, list | tuple):
