@@ -85,7 +85,7 @@ def test_lists_without_end_are_refused(folder):
     done = poolscope("traces", *arguments, cwd=folder, memory=MEMORY)
     assert done.returncode == 2
     assert "bomb.parquet: decoding a few of its rows would take about 6.4 GB of memory, " in done.stderr
-    assert done.stderr.endswith("; write it with smaller pages, and shorter lists and texts\n")
+    assert done.stderr.endswith("; write it with smaller pages, and shorter lists and strings\n")
     assert done.stderr.count("\n") == 1
 
 

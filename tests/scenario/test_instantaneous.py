@@ -124,5 +124,5 @@ def test_what_is_refused(kind, devices, words):
 
 
 def test_again_is_no_key_of_a_mechanism():
-    with pytest.raises(InputError, match="instantaneous: is a matter of the devices"):
+    with pytest.raises(InputError, match=r"instantaneous: is a key of \[devices\]"):
         scenario("grr", "", more="instantaneous = 1\n")

@@ -63,7 +63,7 @@ def test_days_of_the_archive_are_read_by_name_and_time(tmp_path):
     write(tmp_path / "2020-01-01.json", json.dumps([post("a", "x")]))
     write(tmp_path / "2019-12-31.json", "[]")
     write(tmp_path / "README.md", "")
-    with pytest.warns(UserWarning, match=r"left out 'README.md', which are no .json files of the archive"):
+    with pytest.warns(UserWarning, match=r"ignored 'README.md', which are not .json files of the archive"):
         by_folder = ordered([tmp_path])
     assert [path.name for path in by_folder] == ["2019-12-31.json", "2020-01-01.json", "2020-01-02.json"]
     assert ordered(reversed(by_folder)) == by_folder
