@@ -1,4 +1,4 @@
-"""Noise again on kept answers: `[devices] again`, and what goes with it."""
+"""Instantaneous noise on memoized responses: `[devices] instantaneous`, and the rules that go with it."""
 
 import pytest
 from cases.report_files import ATTACK, BASE

@@ -177,7 +177,7 @@ class ExecutorEngine(WorkerEngine):
 
     @property
     def workers(self) -> int:
-        """The cores of this machine, as an executor does not tell its number of workers."""
+        """The cores of this machine, as executors have no common attribute for their workers."""
         return available_cores()
 
     def _completed(
