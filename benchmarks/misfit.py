@@ -27,14 +27,14 @@ from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.mechanisms.protocols import Reports
 from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.universe import Universe
-from poolscope.reports.checks import Checks, StatedPopularity
+from poolscope.reports.checks import AssumedPopularity, ReportChecks
 from poolscope.scenario.build import build_behavior
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.obfuscate import obfuscate
 
 #: What each message begins with or contains.
 KINDS = {
-    "repeats": r"reports repeat|reports hardly repeat|each report stands",
+    "repeats": r"reports repeat|reports hardly repeat|each report occurs",
     "popularity": r"do not follow the popularity",
     "calibration": r"is not calibrated",
     "mechanism": r".",
@@ -142,7 +142,9 @@ class World:
     def alarm(self, device: Device, reports: Reports, popularity: Any = None, names: Any = None) -> bool:
         """The same of a device, with another popularity, or other names."""
         popularity = self.popularity if popularity is None else popularity
-        checks = Checks(device, [StatedPopularity(adversary="strong", universe=self.universe, popularity=popularity)])
+        checks = ReportChecks(
+            device, [AssumedPopularity(adversary="strong", universe=self.universe, popularity=popularity)]
+        )
         checks.add(pl.Series(self.names if names is None else names), reports)
         return bool(checks.found())
 

@@ -18,7 +18,7 @@ from statistics import median
 import polars as pl
 from timing import machine
 
-from poolscope.core.executors import Local, chosen
+from poolscope.core.executors import Local, engine_named
 from poolscope.game.blocks import Block, BlockRun, play_to_file
 from poolscope.game.game import play_block
 from poolscope.game.outcome_files import OutcomeFiles
@@ -52,7 +52,7 @@ def play(scenario: str, users: int, engine: str) -> dict[str, float]:
         play_block(loaded.game(0, Local().map), range(16), 0)  # compiled before the clock starts
         before = usage()["processor"]
         started = time.perf_counter()
-        with chosen(engine) as own:
+        with engine_named(engine) as own:
             audit(loaded, out, users=users, engine=own)
         wall = time.perf_counter() - started
         size = sum(path.stat().st_size for path in (out / "outcomes").iterdir())

@@ -60,7 +60,7 @@ def test_pictures_are_those_of_the_page(folders):
         ("comparison.json", {"adversaries": []}, "adversaries: must be an object, got []"),
         ("comparison.json", {"adversaries": {"weak": 1}}, "adversaries.weak: must be a text, got 1"),
         ("comparison.json", {"devices": "many"}, "devices: must be a list, got 'many'"),
-        ("comparison.json", {"scenario": {"text": 1}}, "scenario: must have the texts name, file and text"),
+        ("comparison.json", {"scenario": {"text": 1}}, "scenario: must have the strings name, file and text"),
         ("comparison.json", {"epsilons": [{"report": "much"}]}, "epsilons.0.report: must be a number, got 'much'"),
         ("advice.json", {"curve": [[0.1]]}, "curve.0: must be three numbers, got [0.1]"),
         ("advice.json", {"findings": []}, "findings: must not be empty"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from poolscope.core.errors import (
-    LONGEST_VALUE,
+    MAX_VALUE_LENGTH,
     InputError,
     PoolscopeError,
     did_you_mean,
@@ -48,7 +48,7 @@ def test_located_keeps_the_cause():
 def test_is_one_printable_line(value):
     line = str(InputError("rule\nwith break", value=value, place="k\ney", remedy="do\rthis"))
     assert line.isprintable()
-    assert len(line) < LONGEST_VALUE + 60
+    assert len(line) < MAX_VALUE_LENGTH + 60
 
 
 def test_what_is_obeyed_or_unseen_is_shown():

@@ -129,6 +129,6 @@ def test_marks_of_other_systems_and_hidden_files_are_ignored(tmp_path):
 def test_what_else_is_left_out_is_named(tmp_path):
     folder = _folder(tmp_path, "notes.txt", "schema.sql", "_old", "z.md")
     with pytest.warns(
-        UserWarning, match=r"reports: left out '_old', 'notes.txt', 'schema.sql' and 1 more, which are no"
+        UserWarning, match=r"reports: ignored '_old', 'notes.txt', 'schema.sql' and 1 more, which are not"
     ):
         assert len(open_table(folder).files) == 2

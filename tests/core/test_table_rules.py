@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from poolscope.core.errors import InputError
-from poolscope.core.tables import Rows, open_table, read_table, reading
+from poolscope.core.tables import RowRange, open_table, read_table, reading
 from poolscope.mechanisms import make
 from poolscope.population.popularity import read_popularity
 from poolscope.population.recorded import read_traces
@@ -72,8 +72,8 @@ def test_objects_are_called_alike_everywhere(tmp_path, name, ending):
 NAMES = [
     (NAMED, ["7", None, "x y", "é"], "row 2: {} must have a name"),
     (NAMED, ["7", "", "x y", "é"], "row 2: {} must have a name, got ''"),
-    (NAMED, ["7", "ann's", " é", "é"], "row 3: {} must not begin or end with a blank, got ' é'"),
-    (NAMED, ["7", "ann's\u2003", "x y", "é"], "row 2: {} must not begin or end with a blank, got "),
+    (NAMED, ["7", "ann's", " é", "é"], "row 3: {} must not begin or end with white space, got ' é'"),
+    (NAMED, ["7", "ann's\u2003", "x y", "é"], "row 2: {} must not begin or end with white space, got "),
 ]
 UNKNOWN = [
     (NAMED, ["7", "anns", "x y", "é"], "row 2: {} must be an object of the universe, got 'anns'; did you mean"),
@@ -126,7 +126,7 @@ def test_names_of_pools_follow_them_too(tmp_path, read):
             assert universe.pool_names == tuple(str(pool) for pool in pools[:2])
             assert universe.pool_of.tolist()[:3] == [0, 1, -1]
         path = write(tmp_path, columns | {"pool": ["p", "q", "p ", None]}, ending)
-        refused(path, read, NUMBERED, "row 3: pool must not begin or end with a blank, got 'p '")
+        refused(path, read, NUMBERED, "row 3: pool must not begin or end with white space, got 'p '")
     for _, pools, message in MISTYPED:
         refused(write(tmp_path, columns | {"pool": pools}, "parquet"), read, NUMBERED, message.format("pool"))
 
@@ -166,7 +166,7 @@ def test_a_pair_is_listed_once_and_its_row_is_said(tmp_path):
 def test_a_small_table_may_take_several_batches(tmp_path, monkeypatch, ending):
     """Its rows are counted over them, and categories of one are those of all."""
     monkeypatch.setattr(reading, "MAX_ROWS", 64)
-    monkeypatch.setattr(reading, "PARSED", 1 << 30)
+    monkeypatch.setattr(reading, "PARSING_FACTOR", 1 << 30)
     names = [f"{'name' * 40} {i}" for i in range(300)]
     objects = pl.Series(names, dtype=pl.Categorical)
     path = write(tmp_path, {"object": objects, "pool": ["p", "q"] * 150}, ending)
@@ -183,7 +183,7 @@ def test_categories_are_texts_however_rows_are_read(tmp_path):
     read = [batch.names("user") for batch in open_table(tmp_path).batches(("user",))]
     assert pl.concat(read).equals(pl.Series(["b", "a", "b", "c", "a", "c"]))
     file = tmp_path / "2.parquet"
-    some = Rows(file=file, first=2, count=2, size=0, place=file, text=False).read(("user",))
+    some = RowRange(file=file, first=2, count=2, size=0, place=file, text=False).read(("user",))
     assert some.names("user").equals(pl.Series(["a", "c"]))
 
 

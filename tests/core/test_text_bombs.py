@@ -11,7 +11,7 @@ from cases.report_files import small_attack
 from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_table, read_table
-from poolscope.core.tables.batch import LONGEST
+from poolscope.core.tables.batch import MAX_NAME_BYTES
 from poolscope.core.tables.parquet_check import Account, Extents, Leaf
 from poolscope.core.tables.reading import FREE
 from poolscope.workflows.attack.attack import attack
@@ -98,7 +98,7 @@ def test_row_groups_that_share_a_dictionary_are_decoded_one_by_one(tmp_path):
 @pytest.mark.slow
 def test_long_names_that_alternate_are_read(tmp_path):
     """A million names of 4 kB, all of them legal: in bounded memory, whatever is made of them."""
-    names = ["x" * LONGEST, "y" * LONGEST]
+    names = ["x" * MAX_NAME_BYTES, "y" * MAX_NAME_BYTES]
     path = write_bomb(tmp_path / "bomb.parquet", 1 << 19, {"user": names, "value": 3})
     assert said(path, ["blocks", "rows"]) == {"blocks": "read", "rows": "read"}
     assert next(open_table(path).batches(["user"])).names("user").unique(maintain_order=True).to_list() == names
@@ -125,11 +125,11 @@ def test_a_table_that_is_held_is_worth_its_size(tmp_path, monkeypatch):
     rule = r"rows.parquet: 134,217,728 rows would take about 13 GB of memory, a file of \d+ bytes may take 1.1 GB"
     with pytest.raises(InputError, match=rule):
         read_table(path, ("user", "pool"))
-    assert 400_000 * LONGEST > FREE
-    path = write_bomb(tmp_path / "texts.parquet", 400_000, {"user": 7, "pool": "x" * LONGEST})
+    assert 400_000 * MAX_NAME_BYTES > FREE
+    path = write_bomb(tmp_path / "texts.parquet", 400_000, {"user": 7, "pool": "x" * MAX_NAME_BYTES})
     with pytest.raises(InputError, match=r"texts.parquet: its texts would take about .* write shorter names"):
         read_table(path, ("user", "pool"))
-    path = write_bomb(tmp_path / "few.parquet", 1000, {"user": 7, "pool": "x" * LONGEST})
+    path = write_bomb(tmp_path / "few.parquet", 1000, {"user": 7, "pool": "x" * MAX_NAME_BYTES})
     assert read_table(path, ("user", "pool")).frame.height == 1000
 
 

@@ -13,7 +13,7 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
 from poolscope.html.audit import write_page
 from poolscope.mechanisms import ReportingPolicy
-from poolscope.scenario.build import build_device, build_game, build_mechanism, build_sending
+from poolscope.scenario.build import build_device, build_game, build_mechanism, build_policy
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.audit.audit import audit
@@ -111,7 +111,7 @@ def test_obfuscate_sends_what_the_game_does(tmp_path, changes):
     scenario, users = limited(**changes), ["ann", "bob", "eve"]
     traces = np.random.default_rng(5).integers(0, 60, (3, 30))
     done, reports = written(tmp_path, scenario, traces, users)
-    keys, policy = user_keys(3, np.arange(3)), build_sending(scenario)
+    keys, policy = user_keys(3, np.arange(3)), build_policy(scenario)
     sent = policy.sent(traces, keys)
     values = sent.reports(build_device(scenario, build_mechanism(scenario, scenario.universe())), keys)["value"]
     assert (done.users, done.reports) == (3, sent.lengths.sum()) == (3, reports.height)

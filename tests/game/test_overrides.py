@@ -215,7 +215,7 @@ OWN = [
 
 @pytest.mark.parametrize(("mechanism", "method"), OWN, ids=lambda x: x if isinstance(x, str) else type(x).__name__)
 def test_half_overridden_mechanisms_are_refused(mechanism, method):
-    rule = rf"{type(mechanism).__name__} overrides {method}, which the inherited \w+ does not follow; "
+    rule = rf"{type(mechanism).__name__} overrides {method}, which the inherited \w+ does not use; "
     for take in (Fresh, Memoized, lambda m: frequencies(m, {"value": np.array([1])})):
         with pytest.raises(InputError, match=rule + r"poolscope.mechanisms.adapt\(mine, universe\)"):
             take(mechanism)

@@ -133,7 +133,7 @@ def test_without_it_nothing_changes(played):
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (("size = 20", "size = 9"), "users who prefer no pool must have neutral objects"),
+        (("size = 20", "size = 9"), "users who prefer no pool require a neutral pool"),
         (("a = 4", "none = 4"), "no pool may be called 'none'"),
         (("none = 0.3", "none = 1.0"), "none"),
     ],

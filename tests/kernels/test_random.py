@@ -24,7 +24,7 @@ def stream(key: int, index: int) -> int:
     return z ^ (z >> 31)
 
 
-def one_by_one(key: int, index: int, threshold: int, count: int) -> tuple[list[int], int]:
+def simulate_reports(key: int, index: int, threshold: int, count: int) -> tuple[list[int], int]:
     """The coins, and the next free index."""
     words, steps = [0] * count, 0
     for w in range(count):
@@ -45,7 +45,7 @@ def one_by_one(key: int, index: int, threshold: int, count: int) -> tuple[list[i
 def test_coins_are_those_of_the_stream(count, threshold):
     out = np.full(count, 7, dtype=np.uint64)
     free = tossed(np.uint64(12345), 3, np.uint64(threshold), out)
-    assert (out.tolist(), free) == one_by_one(12345, 3, threshold, count)
+    assert (out.tolist(), free) == simulate_reports(12345, 3, threshold, count)
 
 
 THRESHOLDS = [1 << 63, 1 << 61, int(0.119 * WORD), WORD - 1, 1]

@@ -58,7 +58,9 @@ class Coarse:
 
 def test_a_mechanism_of_ones_own_must_state_it():
     universe, reports = Universe.sized(4, {"a": 2, "b": 1}), {"report": np.array([0, 1, 1])}
-    rule = r"must have a method `log_base_measure` where devices memoize.* got 'Coarse'; zeros if it leaves out nothing"
+    rule = (
+        r"must have a method `log_base_measure` where devices memoize.* got 'Coarse'; return zeros if it omits nothing"
+    )
     with pytest.raises(InputError, match=rule):
         device_of(adapt(Coarse(), universe), memoize=True).likelihood(reports)
 

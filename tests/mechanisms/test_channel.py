@@ -175,7 +175,7 @@ def test_replicas_of_hardly_any_samples():
     [
         ({"smoothing": np.inf}, "smoothing: must be a finite number, at least 0, got inf"),
         ({"smoothing": np.nan}, "smoothing: must be"),
-        ({"smoothing": 0}, "a sample of every object, lacks object 2; or set a smoothing above 0"),
+        ({"smoothing": 0}, "a sample of every object, object 2 has none; or set a smoothing above 0"),
         ({"reports": 1}, "reports: must be at least the 2 that were seen, got 1"),
         ({"samples": np.array([[0, 1], [4, 0]])}, r"objects must be 0\.\.3, got 4"),
         ({"samples": np.array([[0, -1]])}, "samples: must be pairs"),

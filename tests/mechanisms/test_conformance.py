@@ -17,8 +17,8 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
 from poolscope.inference.adversary import Adversary, views
 from poolscope.mechanisms import MECHANISMS, Likelihood, PoolWeights, Pure, make
-from poolscope.mechanisms.protocols import at, countable, distinct, is_countable
-from poolscope.mechanisms.pure import Counting, Scoring
+from poolscope.mechanisms.protocols import distinct, is_frequency_oracle, require_frequency_oracle, with_epsilon
+from poolscope.mechanisms.pure import ScoreOracle, SupportOracle
 from poolscope.population.universe import Universe
 from poolscope.reports.files import read_reports
 
@@ -68,7 +68,7 @@ every_mechanism = pytest.mark.parametrize("name", list(KINDS))
 every_noise = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].noisy])
 every_limit = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].limit])
 every_count = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].counted])
-every_support = pytest.mark.parametrize("name", [name for name in KINDS if isinstance(tiny(name), Counting)])
+every_support = pytest.mark.parametrize("name", [name for name in KINDS if isinstance(tiny(name), SupportOracle)])
 every_listed = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].listed])
 every_law = pytest.mark.parametrize(
     ("name", "epsilon"), [(name, e) for name in KINDS for e in (*EPSILONS, np.inf) if KINDS[name].limit or e < np.inf]
@@ -86,12 +86,12 @@ def test_every_mechanism_is_in_the_suite():
 @every_mechanism
 def test_a_mechanism_has_an_estimate_or_not(name):
     mechanism = tiny(name)
-    assert is_countable(mechanism) == KINDS[name].counted
+    assert is_frequency_oracle(mechanism) == KINDS[name].counted
     if KINDS[name].counted:
-        assert countable(mechanism) is mechanism
+        assert require_frequency_oracle(mechanism) is mechanism
     else:
         with pytest.raises(InputError, match=f"no frequency estimate, got '{type(mechanism).__name__}'"):
-            countable(mechanism)
+            require_frequency_oracle(mechanism)
 
 
 @every_mechanism
@@ -118,9 +118,9 @@ def test_another_epsilon(name):
     """As if it were made with it; what is no mechanism of that epsilon says so."""
     if name in ("spotme", "rappor"):
         with pytest.raises(InputError, match="cannot be given with epsilon"):
-            at(tiny(name, 1.0), 3.0)
+            with_epsilon(tiny(name, 1.0), 3.0)
         return
-    one, other = at(tiny(name, 1.0), 3.0), tiny(name, 3.0)
+    one, other = with_epsilon(tiny(name, 1.0), 3.0), tiny(name, 3.0)
     assert (one.own_mean, one.other_mean, one.epsilon) == (other.own_mean, other.other_mean, 3.0)
     assert getattr(one, "q_star", None) == getattr(other, "q_star", None)
     assert one.report_columns == other.report_columns
@@ -259,10 +259,10 @@ def test_fast_paths_are_the_general_ones(name, changed):
     np.testing.assert_allclose(mass, general(mechanism).mass(mechanism, reports, view), rtol=0, atol=1e-13)
     assert mass.min() >= 0
     if KINDS[name].counted:
-        np.testing.assert_array_equal(mechanism.score_sums(reports), Scoring.score_sums(mechanism, reports))
-    if isinstance(mechanism, Counting):
+        np.testing.assert_array_equal(mechanism.score_sums(reports), ScoreOracle.score_sums(mechanism, reports))
+    if isinstance(mechanism, SupportOracle):
         counts = mechanism.support_counts(reports)
-        np.testing.assert_array_equal(counts, Counting.support_counts(mechanism, reports))
+        np.testing.assert_array_equal(counts, SupportOracle.support_counts(mechanism, reports))
 
 
 @every_mechanism
@@ -283,18 +283,18 @@ def test_methods_work_in_parts(name, monkeypatch):
     reports = mechanism.report(objects, keys)
     whole = general(mechanism).mass(mechanism, reports, view)
     monkeypatch.setattr("poolscope.mechanisms.pure.CELLS_AT_ONCE", 7 * LARGE)
-    monkeypatch.setattr("poolscope.mechanisms.hashing.BUCKETS_AT_ONCE", 7 * LARGE)
-    monkeypatch.setattr("poolscope.mechanisms.unary.WORDS_AT_ONCE", 22)
+    monkeypatch.setattr("poolscope.mechanisms.hashing.BUCKETS_PER_CHUNK", 7 * LARGE)
+    monkeypatch.setattr("poolscope.mechanisms.unary.WORDS_PER_CHUNK", 22)
     np.testing.assert_allclose(general(mechanism).mass(mechanism, reports, view), whole, atol=1e-13)
     np.testing.assert_allclose(mechanism.mass(reports, view), whole, atol=1e-13)
     np.testing.assert_array_equal(played(mechanism, objects, keys, view), mechanism.mass(reports, view))
     if KINDS[name].counted:
         dense = mechanism.scores(reports).sum(axis=0)
-        np.testing.assert_array_equal(Scoring.score_sums(mechanism, reports), dense)
+        np.testing.assert_array_equal(ScoreOracle.score_sums(mechanism, reports), dense)
         np.testing.assert_array_equal(mechanism.score_sums(reports), dense)
-    if isinstance(mechanism, Counting):
+    if isinstance(mechanism, SupportOracle):
         dense = mechanism.support(reports).sum(axis=0)
-        np.testing.assert_array_equal(Counting.support_counts(mechanism, reports), dense)
+        np.testing.assert_array_equal(SupportOracle.support_counts(mechanism, reports), dense)
         np.testing.assert_array_equal(mechanism.support_counts(reports), dense)
 
 

@@ -166,10 +166,10 @@ NO_MASS_IN = "popularity: must have positive total popularity in {}, got 0; give
             lambda: popularity.within_pools(SMALL, [-1, 1, 1, 0, 1], empty="uniform"),
             "popularity: must be a finite number, at least 0, for object 'a1', got -1.0",
         ),
-        (lambda: popularity.project_to_simplex([]), "v: must be one row of numbers, got (0,)"),
+        (lambda: popularity.project_to_simplex([]), "v: must be a one-dimensional array, got (0,)"),
         (
             lambda: popularity.project_to_simplex([[1.0]]),
-            "v: must be one row of numbers, got (1, 1)",
+            "v: must be a one-dimensional array, got (1, 1)",
         ),
         (lambda: popularity.project_to_simplex([1, np.inf]), "v: must be finite, got inf"),
     ],
@@ -190,7 +190,7 @@ def test_read_popularity_in_any_order(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("a1,1\n", "must list every object of the universe, lacks 'n1'"),
+        ("a1,1\n", "must list every object of the universe, 'n1' is missing"),
         ("a1,1\nn1,1\na1,2\n", "row 3: an object must be listed once, row 1 has it too, got 'a1'"),
         ("a1,1\nq1,1\n", "row 2: object must be an object of the universe, got 'q1'; known: a1, n1"),
         ("a1,x\nn1,1\nb1,1\na2,1\nb2,1\n", "row 1: popularity must be a finite number"),

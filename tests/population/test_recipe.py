@@ -129,7 +129,7 @@ def test_the_split_depends_on_names_and_seed_not_on_the_order_of_users():
         (lambda: Recipe(share=1.0), "share: must be between 0 and 1, both excluded, got 1.0"),
         (
             lambda: prepare(["a"], np.zeros(10, int), np.zeros(10, int), UNIVERSE, seed=0),
-            "must have at least two users with 10 or more objects, to attack one and learn from one, got 1",
+            "must have at least two users with 10 or more objects: one to attack, one external, got 1",
         ),
         (
             lambda: prepare(["a", "b"], np.arange(20) % 2, np.full(20, 5), UNIVERSE, seed=0),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.core.errors import InputError
-from poolscope.population.universe import LARGEST, Universe, read_objects
+from poolscope.population.universe import MAX_OBJECTS, Universe, read_objects
 
 
 def test_sized_pools_take_the_first_objects():
@@ -79,7 +79,7 @@ def test_named_and_numbered_objects_are_found():
     [
         (
             lambda: Universe.sized(0, {"a": 1, "b": 1}),
-            f"size: must be an integer from 1 to {LARGEST}, got 0",
+            f"size: must be an integer from 1 to {MAX_OBJECTS}, got 0",
         ),
         (lambda: Universe.sized(True, {"a": 1, "b": 1}), "size: must be an integer"),
         (lambda: Universe.sized(2.0, {"a": 1, "b": 1}), "size: must be an integer"),
@@ -119,7 +119,7 @@ def test_named_and_numbered_objects_are_found():
         (lambda: Universe.named(["x", ""], ["a", "b"]), "objects: must have names, got ''"),
         (
             lambda: Universe.from_pools(5, {"a": [0, 1], "b": [1]}),
-            "pools.b: must not overlap with pool 'a': both have the object, got 1",
+            "pools.b: must not overlap with pool 'a': both contain the object, got 1",
         ),
         (
             lambda: Universe.from_pools(5, {"a": [0, 0], "b": [1]}),
@@ -167,11 +167,11 @@ def test_named_and_numbered_objects_are_found():
         ),
         (
             lambda: Universe.named(["x", " y"], ["a", "b"]),
-            "objects: must not begin or end with a blank, got ' y'",
+            "objects: must not begin or end with white space, got ' y'",
         ),
         (
             lambda: Universe.sized(3, {"a": 1, "b ": 1}),
-            "pools: must not begin or end with a blank, got 'b '",
+            "pools: must not begin or end with white space, got 'b '",
         ),
     ],
 )
@@ -243,8 +243,8 @@ def test_popularity_is_optional(tmp_path):
             "row 3: an object must be in one pool, row 1 and this one say 'a' and 'neutral'",
         ),
         ("object,pool\nx,a\n,b\n", "row 2: object must have a name, got ''"),
-        ("object,pool\nx,a\ny,a \n", "row 2: pool must not begin or end with a blank, got 'a '"),
-        ("object,pool\nx,a\n y,b\n", "row 2: object must not begin or end with a blank, got ' y'"),
+        ("object,pool\nx,a\ny,a \n", "row 2: pool must not begin or end with white space, got 'a '"),
+        ("object,pool\nx,a\n y,b\n", "row 2: object must not begin or end with white space, got ' y'"),
         (
             "object,pool,popularity\nx,a,1\ny,b,nan\n",
             "row 2: popularity must be a finite number, at least 0, got 'nan'",

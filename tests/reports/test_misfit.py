@@ -17,7 +17,7 @@ from poolscope.mechanisms import Channel, adapt, device_of, make
 from poolscope.mechanisms import reports_of as device_reports
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.reports.files import report_frame
-from poolscope.reports.misfit import Firsts, Misfit
+from poolscope.reports.misfit import FirstReports, MisfitCheck
 from poolscope.scenario.build import build_mechanism
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.estimate import estimate
@@ -62,7 +62,7 @@ def reports_of(mechanism, count, seed=SEED):
 
 
 def looked(mechanism, reports, **options):
-    misfit = Misfit(mechanism, **options)
+    misfit = MisfitCheck(mechanism, **options)
     half = len(next(iter(reports.values()))) // 2
     misfit.add({name: column[:half] for name, column in reports.items()})
     misfit.add({name: column[half:] for name, column in reports.items()})
@@ -118,7 +118,7 @@ def test_the_first_report_of_a_user_is_one_in_all_batches():
 def test_another_epsilon_shows_in_the_set_bits(kind, epsilon):
     mechanism = make(kind, UNIVERSE, KINDS[kind])
     found = looked(replace(mechanism, epsilon=epsilon), reports_of(mechanism, 20_000))
-    assert re.fullmatch(r".* % of the bits are set, where .* %: likely another epsilon or number of bits", found)
+    assert re.fullmatch(r".*% of the bits are set, where .*%: likely another epsilon or number of bits", found)
 
 
 @pytest.mark.parametrize("kind", ["hcms", "olh"])
@@ -127,13 +127,13 @@ def test_another_epsilon_shows_in_the_sum_of_counts(kind, epsilon):
     parameters = KINDS[kind] | {"epsilon": 2.0} | ({"g": 8} if kind == "olh" else {})
     mechanism = make(kind, UNIVERSE, parameters)
     found = looked(replace(mechanism, epsilon=epsilon), reports_of(mechanism, 60_000))
-    assert re.search(r"sum up to \d+ % of the reports: likely another epsilon, or objects", found)
+    assert re.search(r"sum to \d+% of the reports: likely another epsilon, or objects", found)
 
 
 def test_a_larger_epsilon_shows_in_rare_objects():
     mechanism = make("grr", UNIVERSE, {"epsilon": 4.0})
     found = looked(make("grr", UNIVERSE, {"epsilon": 3.0}), reports_of(mechanism, 20_000))
-    assert found.endswith("less often than noise alone makes: likely a larger epsilon")
+    assert found.endswith("fewer supporting reports than noise alone gives: likely a larger epsilon")
 
 
 def test_another_order_of_bits_is_noticed():
@@ -141,7 +141,7 @@ def test_another_order_of_bits_is_noticed():
     reports = reports_of(mechanism, 20_000)
     turned = np.packbits(np.unpackbits(reports["bits"], axis=1, bitorder="little"), axis=1)
     found = looked(mechanism, reports | {"bits": turned})
-    assert re.search(r"sum up to \d+ % of the reports: likely another hash table, seed, order of bits", found)
+    assert re.search(r"sum to \d+% of the reports: likely another hash table, seed, order of bits", found)
 
 
 @pytest.mark.parametrize("kind", ["cms", "hcms", "olh"])
@@ -149,14 +149,14 @@ def test_other_hash_functions_are_noticed(kind):
     mechanism = make(kind, UNIVERSE, KINDS[kind])
     other = {"hash": "xxhash32"} if kind == "olh" else {"seed": 7}
     found = looked(make(kind, UNIVERSE, KINDS[kind] | other), reports_of(mechanism, 60_000))
-    assert re.search(r"sum up to \d+ % of the reports: likely another hash table", found)
+    assert re.search(r"sum to \d+% of the reports: likely another hash table", found)
 
 
 def test_reports_of_another_channel_are_noticed():
     channel, other = CHANNELS["channel"], CHANNELS["blurred"]
     reports = reports_of(channel, 4000)
     turned = {"report": 59 - reports["report"]}
-    assert "likely another channel, or reports numbered otherwise" in looked(channel, turned)
+    assert "likely another channel, or another numbering of the reports" in looked(channel, turned)
     assert "another channel" in looked(channel, reports_of(other, 4000))
     never = Channel(universe=2, matrix=np.array([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]]))
     assert "another channel" in looked(never, {"report": np.array([0, 1, 2, 1])})
@@ -181,7 +181,7 @@ def test_reports_of_a_mechanism_of_ones_own_are_looked_at_where_they_are_few():
 def test_functions_that_are_not_used_alike_are_noticed():
     mechanism = make("cms", UNIVERSE, KINDS["cms"])
     found = looked(make("cms", UNIVERSE, KINDS["cms"] | {"hashes": 512}), reports_of(mechanism, 5000))
-    assert found.startswith("hash functions are not used alike (256 of 512 in 5,000 reports): likely")
+    assert found.startswith("hash functions are not equally frequent (256 of 512 in 5,000 reports): likely")
 
 
 def test_few_reports_do_not_tell_their_own_spread():
@@ -201,7 +201,7 @@ def test_both_commands_say_it_in_one_line(tmp_path):
     frame = report_frame(users, reports_of(mechanism, 4000), mechanism.report_columns, universe, text=False)
     frame.write_parquet(path := tmp_path / "reports.parquet")
     for command in (attack, estimate):
-        with pytest.warns(UserWarning, match=r"reports.parquet: .* % of the bits are set, where .*another epsilon"):
+        with pytest.warns(UserWarning, match=r"reports.parquet: .*% of the bits are set, where .*another epsilon"):
             command(path, other)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -234,7 +234,7 @@ def test_kept_answers_raise_no_alarm(kind):
     error, files, alarms, naive = 0.2, 40, [], []
     for i in range(files):
         mechanism, names, reports = memoized_reports(kind, 300, SEED + i)
-        firsts, misfit = Firsts(), Misfit(mechanism, error=error)
+        firsts, misfit = FirstReports(), MisfitCheck(mechanism, error=error)
         for rows in (slice(0, 5000), slice(5000, None)):
             misfit.add(firsts.of(names[rows], {name: column[rows] for name, column in reports.items()}))
         assert misfit.reports == 300
@@ -263,7 +263,7 @@ def test_kept_answers_of_another_epsilon_are_noticed(tmp_path):
     traces.write_parquet(tmp_path / "traces.parquet")
     obfuscate(tmp_path / "traces.parquet", right, path := tmp_path / "reports.parquet", SEED)
     for command in (attack, estimate):
-        with pytest.warns(UserWarning, match=r"reports.parquet: .* % of the bits are set, where .*another epsilon"):
+        with pytest.warns(UserWarning, match=r"reports.parquet: .*% of the bits are set, where .*another epsilon"):
             command(path, other)
     # pseudonyms of one device share its answers, and nobody knows which these are
     hidden = scenario_of(

@@ -10,7 +10,7 @@ from scipy import stats
 
 from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import Channel, device_of, make, reports_of
-from poolscope.reports.repeats import Repeats, _rarefied, grouped, hashed, min_same
+from poolscope.reports.repeats import RepeatCheck, _rarefied, grouped, hashed, min_collision
 
 SIZE, USERS, EACH = 30, 100, 20
 NAMES = np.repeat(np.arange(USERS), EACH)
@@ -33,7 +33,7 @@ PEAKED = {"grr": {"epsilon": 5.0}, "hr": {"epsilon": 5.0}, "dbitflip": {"epsilon
 
 def looked(device, traces, seed, sent=None, error=1e-4):
     users = user_keys(seed, np.arange(len(traces)))
-    repeats = Repeats(device, 0.0, error)
+    repeats = RepeatCheck(device, 0.0, error)
     repeats.add(reports_of(sent or device, traces, users))
     return repeats.found(np.repeat(np.arange(len(traces)), traces.shape[1]))
 
@@ -141,7 +141,7 @@ def test_no_preference_of_pools_makes_fewer_equal_picks():
     for section in range(3):
         own = sections == section
         within[own] = rng.dirichlet(np.ones(own.sum()))
-    least = min_same(within, sections)
+    least = min_collision(within, sections)
     preferred = rng.dirichlet(np.ones(3), 2000)
     picked = np.sum((preferred[:, sections] * within) ** 2, axis=1)
     assert least <= picked.min()

@@ -112,7 +112,7 @@ def test_what_cannot_be_told_apart_is_shared_evenly():
 
 
 def test_what_it_refuses():
-    with pytest.raises(InputError, match=r"ridge must have a channel, or few reports, got 'GRR'"):
+    with pytest.raises(InputError, match=r"ridge requires a channel or a small output space, got 'GRR'"):
         estimator(GRR(universe=5, epsilon=1.0), "ridge")
     with pytest.raises(InputError, match="at least one report"):
         estimator(Channel(universe=3, matrix=BLURRED), "ridge").estimate(np.zeros(2, dtype=int), 0)

@@ -18,12 +18,12 @@ import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.scenario.scenario import (
     Scenario,
-    as_kept,
     builtin_names,
     builtin_text,
     load_scenario,
     parse,
     same_tables,
+    scenario_from_record,
 )
 from poolscope.scenario.toml import merged_toml
 
@@ -59,16 +59,16 @@ def test_from_dict_takes_what_python_has():
     ("tables", "message"),
     [
         (5, "tables must be a mapping"),
-        ({1: {}}, "keys must be texts, got 1"),
+        ({1: {}}, "keys must be strings, got 1"),
         (TABLES | {"mechanism": {"kind": "grr", "epsilon": -1}}, "mine: mechanism.epsilon: must be positive, got -1"),
-        (TABLES | {"universe": {"size": object()}}, "universe.size: must be what TOML can say"),
+        (TABLES | {"universe": {"size": object()}}, "universe.size: must be a TOML type"),
         (TABLES | {"odd key": {"x": 1}}, "mine: odd key: unknown key"),
         (TABLES | {"adversary": [{"name": "x", "popularity": "true"}, 5]}, r"mine: adversary\[1\]: must be a table"),
         ({}, "mine: universe: is missing"),
         ({"self": 1}, "mine: self: unknown key"),
-        (TABLES | {"title": "\ud800"}, "mine: title: must be what TOML can say"),
+        (TABLES | {"title": "\ud800"}, "mine: title: must be a TOML type"),
         (TABLES | {"title": 1 << 20_000}, "mine: title: must have at most 1024 bits"),
-        (TABLES | {"attack": {"observations": [None]}}, r"mine: attack.observations\[0\]: must be what TOML can say"),
+        (TABLES | {"attack": {"observations": [None]}}, r"mine: attack.observations\[0\]: must be a TOML type"),
     ],
 )
 def test_tables_that_are_wrong(tables, message):
@@ -144,7 +144,7 @@ def test_replace_is_played_and_recorded():
     scenario = Scenario.from_dict(TABLES, name="mine")
     other = scenario.replace({"mechanism.epsilon": np.float64(4), "devices.cap": 5, "attack.observations": (2, 5)})
     assert other.game(seed=1).mechanism.epsilon == 4.0
-    assert as_kept(other.about()).mechanism.epsilon == 4.0
+    assert scenario_from_record(other.about()).mechanism.epsilon == 4.0
     assert (other.name, other.devices.cap, other.attack.observations) == ("mine", 5, (2, 5))
     assert other.replace({"devices.cap": None}).devices.cap is None
     assert scenario.mechanism.epsilon == 1.0
@@ -159,7 +159,7 @@ def test_replace_is_played_and_recorded():
         ({"": 1}, "keys must be names with dots between them"),
         ({"mechanism.": 1}, "keys must be names with dots between them"),
         ({3: 1}, "keys must be names with dots between them"),
-        ({"mechanism.epsilon": {1, 2}}, "mechanism.epsilon: must be what TOML can say"),
+        ({"mechanism.epsilon": {1, 2}}, "mechanism.epsilon: must be a TOML type"),
         ({"mechanisms.epsilon": 1}, "mine: mechanisms: unknown key; did you mean 'mechanism'"),
         ({"devices.capp": 3}, "mine: devices.capp: unknown key; did you mean 'cap'"),
         ({"devices.capp": None}, "mine: devices.capp: unknown key; did you mean 'cap'"),
@@ -179,7 +179,7 @@ def test_changes_that_are_wrong(changes, message):
 def test_model_copy_never_plays_one_thing_and_records_another():
     scenario = ps.load_scenario("apple-emojis")
     mechanism = scenario.mechanism.model_copy(update={"epsilon": 1.0})
-    with pytest.raises(InputError, match=r"not updated by model_copy, got \['mechanism'\]; take scenario.replace"):
+    with pytest.raises(InputError, match=r"cannot be updated by model_copy, got \['mechanism'\]; use scenario.replace"):
         scenario.model_copy(update={"mechanism": mechanism})
     for same in (scenario.model_copy(), scenario.model_copy(deep=True)):
         assert (same.text, same.mechanism) == (scenario.text, scenario.mechanism)

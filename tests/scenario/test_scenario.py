@@ -177,7 +177,7 @@ def test_the_pools_of_a_prior_are_those_of_the_objects(tmp_path):
 def test_files_that_are_no_scenarios(tmp_path):
     (tmp_path / "folder.toml").mkdir()
     (tmp_path / "latin.toml").write_bytes(b"# ok\ntitle = 'caf\xe9'\n")
-    (tmp_path / "large.toml").write_bytes(b"#" * (scenario.LARGEST_FILE + 1))
+    (tmp_path / "large.toml").write_bytes(b"#" * (scenario.MAX_FILE_BYTES + 1))
     for name, rule in [
         ("gone.toml", r"there is no such file$"),
         ("folder.toml", r"must be a file, is a folder$"),
@@ -258,7 +258,7 @@ def test_built_in_scenarios(name, size, pools, kind, mechanism):
 
 
 def test_all_built_in_scenarios_are_tested():
-    """The others are in test_deployments.py, which names each of them too."""
+    """The others are in test_builtin.py, which names each of them too."""
     deployments = ["chrome-attribution", "chrome-rappor", "chrome-rappor-sites", "chrome-topics", "mozilla-homepages"]
     apple = ["apple-emojis", "apple-hcms", "apple-health", "apple-mail-senders", "apple-quicktype", "apple-web-domains"]
     assert scenario.builtin_names() == [*apple, *deployments, "recorded-emojis"]

@@ -200,7 +200,7 @@ def test_what_an_attack_without_popularity_cannot_do(tmp_path, adversaries, mess
 
 
 def test_a_game_has_no_reports_to_learn_from(tmp_path):
-    with pytest.raises(InputError, match=r"small.toml: adversary\[0\]: must have reports; without them only attack"):
+    with pytest.raises(InputError, match=r"small.toml: adversary\[0\]: must have estimate_from; only attack"):
         build_game(scenario_of(tmp_path, adversaries=CURIOUS), 0)
 
 

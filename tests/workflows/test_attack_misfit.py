@@ -201,7 +201,7 @@ def test_rows_that_were_delivered_twice_are_called_so(tmp_path, consecutive):
     twice = {name: column[rows] for name, column in reports.items()}
     (line,) = said(attack, written(tmp_path, scenario, twice, NAMES[rows]), scenario)
     place = ", in consecutive rows" if consecutive else ""
-    assert line.endswith(f"each report stands 2 times{place}: rows were delivered more than once; remove the copies")
+    assert line.endswith(f"each report occurs 2 times{place}: rows were delivered more than once; remove the copies")
 
 
 def test_a_tenth_of_the_rows_delivered_twice_is_called_so(tmp_path):
@@ -290,5 +290,5 @@ def test_pools_that_look_alike_are_noticed(tmp_path):
     again = load_scenario(tmp_path / "scenario.toml")
     lines = said(attack, path, again)
     assert len(lines) == 2
-    assert all("objects.csv: row" in line and "differs in case or blanks alone" in line for line in lines)
+    assert all("objects.csv: row" in line and "differ only in case or white space" in line for line in lines)
     assert "row 11: pool 'health' beside pool 'Health'" in lines[0]

@@ -61,10 +61,10 @@ def test_the_same_law_gives_away_and_serves_alike(done):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("nowhere:Class", "mechanism: must be module:Class that can be imported, got 'nowhere:Class'"),
-        ("os:nothing", "must be module:Class that can be imported"),
+        ("nowhere:Class", "mechanism: must be an importable module:Class, got 'nowhere:Class'"),
+        ("os:nothing", "must be an importable module:Class"),
         ("os:sep", "must be a class"),
-        (Greedy, "mechanism Greedy: must be made of universe, size, epsilon or have a default"),
+        (Greedy, "mechanism Greedy: must take only universe, size, epsilon, or arguments with defaults"),
     ],
 )
 def test_what_cannot_be_made(kind, message):

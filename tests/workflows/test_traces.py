@@ -63,7 +63,7 @@ def test_days_of_the_archive_are_read_by_name_and_time(tmp_path):
     write(tmp_path / "2020-01-01.json", json.dumps([post("a", "x")]))
     write(tmp_path / "2019-12-31.json", "[]")
     write(tmp_path / "README.md", "")
-    with pytest.warns(UserWarning, match=r"left out 'README.md', which are no .json files of the archive"):
+    with pytest.warns(UserWarning, match=r"ignored 'README.md', which are not .json files of the archive"):
         by_folder = ordered([tmp_path])
     assert [path.name for path in by_folder] == ["2019-12-31.json", "2020-01-01.json", "2020-01-02.json"]
     assert ordered(reversed(by_folder)) == by_folder
@@ -102,7 +102,7 @@ def test_own_words(text, own):
         ("t.csv", "who,what\na,b\na\n", "row 2: must have 2 fields, got 1"),
         ("t.csv", 'who,what\na,"b\n', "line 2: must be CSV: unexpected end of data"),
         ("t.csv", "who,what\n,b\n", "row 1: who must not be empty, got ''"),
-        ("t.csv", "who,what\na,b\n a,b\n", "row 2: who must not begin or end with a blank, got ' a'"),
+        ("t.csv", "who,what\na,b\n a,b\n", "row 2: who must not begin or end with white space, got ' a'"),
         ("t.csv", "who,what\na,b\nZo\xeb,c\n".encode("latin-1"), "line 3: must be UTF-8 text, got b'\\xeb'"),
         ("t.csv", "who,what\na,b\n".encode("utf-16"), "line 1: must be UTF-8 text, got b'\\xff'"),
         ("t.jsonl", '{"who": "a", "what": "b"}\n{"who"', "line 2: must be JSON: Expecting ':' delimiter"),

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from poolscope.cli.exit import stoppable
 from poolscope.cli.terminal import Terminal
-from poolscope.core.executors import Engine, Local, chosen
+from poolscope.core.executors import Engine, Local, engine_named
 from poolscope.core.progress import Progress
 from poolscope.inference.posterior import COMPILED
 from poolscope.kernels.compilation import watched
@@ -161,8 +161,8 @@ def going_on(folder: Path | None = None, resume: bool | None = None) -> str:
 
 @contextmanager
 def running(work: Work, engine: str | None, scheduler: str | None) -> Iterator[Engine]:
-    """The engine of that name, see `chosen`."""
-    with watched(work.compiling), chosen(engine, scheduler) as own:
+    """The engine of that name, see `engine_named`."""
+    with watched(work.compiling), engine_named(engine, scheduler) as own:
         if isinstance(own, Local) and own.threads > 1:
             # workers compile for themselves
             COMPILED.begin()

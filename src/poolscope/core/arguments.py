@@ -1,4 +1,4 @@
-"""Check arguments of public functions: a wrong one is one line, not a traceback."""
+"""Checks of the arguments of public functions; each raises a one-line `InputError`."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ import numpy as np
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
 
-#: The largest count that fits into the integers of tables and kernels.
-LARGEST_INTEGER = 2**63 - 1
+#: Largest signed 64-bit integer, the type of tables and kernels.
+MAX_INT64 = 2**63 - 1
 
 
 def is_integer(value: object) -> bool:
-    """Whether it is a whole number by type; a boolean is none."""
+    """Return whether a value is an integer by type, and not a boolean."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number by type, and not NaN; a boolean is none."""
+    """Return whether a value is a number by type, and neither NaN nor a boolean."""
     return is_integer(value) or (isinstance(value, float | np.floating) and not math.isnan(value))
 
 
-def check_integer(name: str, value: Any, low: int, high: int = LARGEST_INTEGER) -> None:
-    """Refuse what is not an integer from `low` to `high`."""
+def check_integer(name: str, value: Any, low: int, high: int = MAX_INT64) -> None:
+    """Check that a value is an integer from `low` to `high`."""
     if not (is_integer(value) and low <= value <= high):
-        bounds = f"of at least {low}" if high == LARGEST_INTEGER else f"from {low} to {high}"
+        bounds = f"of at least {low}" if high == MAX_INT64 else f"from {low} to {high}"
         raise InputError(f"{name} must be an integer {bounds}", value=value)
 
 
-def check_integers(name: str, values: Any, low: int, high: int = LARGEST_INTEGER) -> None:
-    """Refuse what is not a sequence of such integers."""
+def check_integers(name: str, values: Any, low: int, high: int = MAX_INT64) -> None:
+    """Check that values are a sequence of integers from `low` to `high`."""
     if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
         raise InputError(f"{name} must be a list of integers", value=values)
     for value in values:
@@ -44,7 +44,7 @@ def check_integers(name: str, values: Any, low: int, high: int = LARGEST_INTEGER
 
 
 def as_integers(name: str, values: Any) -> Integers:
-    """The values as an array of integers; refused where they are something else."""
+    """Return the values as an array of integers, or raise an `InputError`."""
     found = np.asarray(values)
     if found.dtype.kind not in "iu" and found.size:
         raise InputError(f"{name} must be integers", value=values)
@@ -52,7 +52,7 @@ def as_integers(name: str, values: Any) -> Integers:
 
 
 def as_counts(name: str, values: Any) -> Integers:
-    """The values as (any,) integers of at least 0; refused where they are something else."""
+    """Return the values as a one-dimensional array of integers of at least 0, or raise an `InputError`."""
     found = np.asarray(values)
     whole = found.dtype.kind in "iu" or not found.size
     if found.ndim != 1 or not whole or np.any(found < 0):
@@ -61,22 +61,22 @@ def as_counts(name: str, values: Any) -> Integers:
 
 
 def as_floats(name: str, values: Any) -> Floats:
-    """The values as an array of numbers; refused where they are something else."""
+    """Return the values as an array of floats, or raise an `InputError`."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be numbers", value=values) from None
 
 
-Given = ParamSpec("Given")
-Done = TypeVar("Done")
+Params = ParamSpec("Params")
+Return = TypeVar("Return")
 
 
-class Kind(NamedTuple):
-    """Whether a value is of a kind, what the kind is called, and what to do about another one."""
+class ArgumentType(NamedTuple):
+    """Predicate of an argument type, its name in messages, and the remedy for other values."""
 
-    fits: Callable[[Any], bool]
-    words: str
+    matches: Callable[[Any], bool]
+    name: str
     remedy: str | None = None
 
 
@@ -85,7 +85,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_real(value: Any) -> bool:
-    """Any real number: whether NaN and infinity are refused is for the function to say."""
+    """Return whether a value is a real number by type; functions check for NaN and infinity themselves."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
@@ -98,65 +98,67 @@ def _has(*names: str) -> Callable[[Any], bool]:
 
 
 def _is_a(name: str, library: str = "poolscope") -> Callable[[Any], bool]:
-    """By the name of the class, as this module is below those that define them."""
+    """Return a predicate by class name, as this layer cannot import the classes."""
 
-    def fits(value: Any) -> bool:
+    def matches(value: Any) -> bool:
         return any(k.__name__ == name and k.__module__.partition(".")[0] == library for k in type(value).__mro__)
 
-    return fits
+    return matches
 
 
-def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _list_of(matches: Callable[[Any], bool]) -> Callable[[Any], bool]:
     def listed(value: Any) -> bool:
-        return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and all(map(fits, value))
+        return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and all(map(matches, value))
 
     return listed
 
 
-SCENARIO = Kind(_is_a("Scenario"), "a Scenario", "made by poolscope.load_scenario or Scenario.from_dict")
-ENGINE = Kind(_has("map", "tasks", "threads"), "an engine", "poolscope.Local() or poolscope.Dask(...)")
-NAMES = Kind(_list_of(_is_text), "a list of names")
-PATH = Kind(_is_path, "a path")
+SCENARIO = ArgumentType(_is_a("Scenario"), "a Scenario", "made by poolscope.load_scenario or Scenario.from_dict")
+ENGINE = ArgumentType(_has("map", "tasks", "threads"), "an engine", "poolscope.Local() or poolscope.Dask(...)")
+NAMES = ArgumentType(_list_of(_is_text), "a list of names")
+PATH = ArgumentType(_is_path, "a path")
 
-#: Declared type -> kind; parameters of other types are checked where they are used.
-KINDS = {
-    "int": Kind(is_integer, "a whole number"),
-    "float": Kind(_is_real, "a number"),
-    "str": Kind(_is_text, "a text"),
-    "bool": Kind(lambda value: isinstance(value, bool | np.bool_), "true or false"),
+#: Annotation -> argument type; parameters with other annotations are checked where they are used.
+ARGUMENT_TYPES = {
+    "int": ArgumentType(is_integer, "a whole number"),
+    "float": ArgumentType(_is_real, "a number"),
+    "str": ArgumentType(_is_text, "a string"),
+    "bool": ArgumentType(lambda value: isinstance(value, bool | np.bool_), "true or false"),
     "str | PathLike[str]": PATH,
     "str | os.PathLike[str]": PATH,
-    "Sequence[int]": Kind(_list_of(is_integer), "a list of whole numbers"),
-    "Sequence[float]": Kind(_list_of(_is_real), "a list of numbers"),
+    "Sequence[int]": ArgumentType(_list_of(is_integer), "a list of whole numbers"),
+    "Sequence[float]": ArgumentType(_list_of(_is_real), "a list of numbers"),
     "Sequence[str]": NAMES,
-    "str | Sequence[str]": Kind(lambda value: _is_text(value) or NAMES.fits(value), "a name or a list of names"),
-    "Sequence[str | PathLike[str]]": Kind(_list_of(_is_path), "a list of paths"),
-    "Sequence[str | Callable[..., Any]]": Kind(
+    "str | Sequence[str]": ArgumentType(
+        lambda value: _is_text(value) or NAMES.matches(value), "a name or a list of names"
+    ),
+    "Sequence[str | PathLike[str]]": ArgumentType(_list_of(_is_path), "a list of paths"),
+    "Sequence[str | Callable[..., Any]]": ArgumentType(
         _list_of(lambda value: _is_text(value) or callable(value)), "a list of names or classes of mechanisms"
     ),
-    "tuple[float, float]": Kind(lambda value: _list_of(_is_real)(value) and len(value) == 2, "two numbers"),
+    "tuple[float, float]": ArgumentType(lambda value: _list_of(_is_real)(value) and len(value) == 2, "two numbers"),
     "Scenario": SCENARIO,
     "Engine": ENGINE,
     "Local": ENGINE,
-    "Progress": Kind(_has("begin", "stage", "tick"), "a Progress"),
-    "Game": Kind(_has("pool_counts", "epsilon"), "a Game", "of a scenario: scenario.game(seed)"),
-    "Universe": Kind(_is_a("Universe"), "a Universe", "for example Universe.sized(100, {'a': 20, 'b': 20})"),
-    "Behavior": Kind(_is_a("Behavior"), "a Behavior"),
-    "pl.DataFrame": Kind(_is_a("DataFrame", "polars"), "a DataFrame of polars"),
+    "Progress": ArgumentType(_has("begin", "stage", "tick"), "a Progress"),
+    "Game": ArgumentType(_has("pool_counts", "epsilon"), "a Game", "of a scenario: scenario.game(seed)"),
+    "Universe": ArgumentType(_is_a("Universe"), "a Universe", "for example Universe.sized(100, {'a': 20, 'b': 20})"),
+    "Behavior": ArgumentType(_is_a("Behavior"), "a Behavior"),
+    "pl.DataFrame": ArgumentType(_is_a("DataFrame", "polars"), "a DataFrame of polars"),
 }
 
 
-def checked(function: Callable[Given, Done]) -> Callable[Given, Done]:
-    """A public function that refuses arguments of other types than it declares, and a seed below zero."""
+def checked(function: Callable[Params, Return]) -> Callable[Params, Return]:
+    """Decorate a public function to check its arguments against their annotations, and that a seed is at least 0."""
     signature = inspect.signature(function)
 
     @wraps(function)
-    def called(*args: Given.args, **options: Given.kwargs) -> Done:
+    def checking(*args: Params.args, **options: Params.kwargs) -> Return:
         for name, value in signature.bind(*args, **options).arguments.items():
             _check(name, value, signature.parameters[name].annotation)
         return function(*args, **options)
 
-    return called
+    return checking
 
 
 def _check(name: str, value: Any, declared: Any) -> None:
@@ -165,8 +167,8 @@ def _check(name: str, value: Any, declared: Any) -> None:
         if value is None:
             return
         text = text.removesuffix(" | None")
-    kind = KINDS.get(text)
-    if kind is not None and not kind.fits(value):
-        raise InputError(f"{name} must be {kind.words}", value=value, remedy=kind.remedy)
+    kind = ARGUMENT_TYPES.get(text)
+    if kind is not None and not kind.matches(value):
+        raise InputError(f"{name} must be {kind.name}", value=value, remedy=kind.remedy)
     if name == "seed" and value < 0:
         raise InputError("seed must be at least 0", value=value)

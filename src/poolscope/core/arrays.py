@@ -1,4 +1,4 @@
-"""The types that travel between rooms, and the rows of stretches that lie one after another."""
+"""Array types that all layers share, and the concatenation of index ranges."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Integers = NDArray[np.int64]
 #: Objects as indices into the universe.
 Objects = NDArray[np.int64]
 
-#: Names of streams of random words, see `base.randomness`.
+#: Keys of random streams, see `core.randomness`.
 Keys = NDArray[np.uint64]
 
-#: Anything that maps a function over items, in any order: the built-in, or an engine's.
+#: Maps a function over items, in any order: the built-in `map`, or that of an engine.
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
-#: Is told users as they are played.
+#: Callback that receives the amount of work done, in users or reports.
 Tick = Callable[[float], None]
 
 
 def positions(starts: Integers, lengths: Integers) -> Integers:
-    """``starts[i], starts[i] + 1, ...``, as many as `lengths` says, of one after another."""
+    """Return the concatenation of the ranges ``starts[i] .. starts[i] + lengths[i] - 1``."""
     ends = np.cumsum(lengths)
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())

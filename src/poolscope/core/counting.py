@@ -1,11 +1,11 @@
-"""How counts are written: a number and its noun, in the singular where there is one."""
+"""Format counts with their nouns."""
 
 from __future__ import annotations
 
 MIN_USERS = 20
-"""Users below which a share is given as a count, not as a percentage, and a point of a curve is noise."""
+"""Number of users below which shares are shown as counts instead of percentages, and curves are not drawn."""
 
 
 def counted(count: int, noun: str) -> str:
-    """A count with its noun, which takes an s unless there is exactly one: 1 user, 2,000 users."""
+    """Return a count with its noun in the singular or plural: 1 user, 2,000 users."""
     return f"{count:,} {noun}{'s' * (count != 1)}"

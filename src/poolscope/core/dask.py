@@ -1,8 +1,8 @@
-"""Blocks as tasks of Dask: processes of this machine, or the workers of a scheduler that runs already.
+"""Blocks as tasks of Dask: on processes of this machine, or on the workers of a running scheduler.
 
-What all blocks need (the game with its popularity and hash tables) is sent to every worker once. At most
-`IN_FLIGHT` blocks a worker are under way, so that neither the scheduler nor the client ever holds all of them. A block
-whose worker dies is played again by another one: it writes the same bytes.
+The data that all blocks share (the game with its popularity and hash tables) is sent to every worker once. At most
+`IN_FLIGHT` blocks per worker are in flight, so that neither scheduler nor client holds all of them. A block whose
+worker dies is run again by another worker, and writes the same bytes.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from poolscope import __version__
-from poolscope.core.arrays import Tick
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.core.executors import IN_FLIGHT, Item, Local, Result, Shared, on_worker
+from poolscope.core.executors import IN_FLIGHT, Result, WorkerEngine, on_worker
 from poolscope.core.machine import available_cores
 from poolscope.core.suppress_stderr import suppressed
 from poolscope.kernels.compilation import cache_environment
@@ -30,26 +29,26 @@ if TYPE_CHECKING:
 #: Seconds to wait for a scheduler to answer, and for its first worker.
 ANSWER, FIRST_WORKER = 5.0, 30.0
 
-#: How often what all blocks need is sent again after every worker that had it died.
-RESENT = 3
+#: How often the shared data is sent again after all workers that had it died.
+MAX_RESENT = 3
 
-#: Of a worker process. Dask's own asks malloc to give every array back at once, and the pages must then be made anew.
+#: Environment of a worker process. It replaces Dask's, whose malloc settings return every freed array to the system.
 ENVIRONMENT = {f"{name}_NUM_THREADS": 1 for name in ("OMP", "MKL", "OPENBLAS")} | {"POLARS_MAX_THREADS": 1}
 
 INSTALL = "pip install 'poolscope[dask]'"
 
 
-class Dask:
+class Dask(WorkerEngine):
     """An engine on dask.distributed.
 
     Parameters
     ----------
     scheduler : address of a running scheduler, ``tcp://host:8786``; without one, processes of this machine are started
         when they are first needed. Workers elsewhere must see the output folder under the same path.
-    workers : processes of this machine; as many as it has cores where absent.
-    client : a ``distributed.Client`` that is there already, and stays.
+    workers : number of processes on this machine; default: its number of cores.
+    client : an existing ``distributed.Client``, which is not closed.
 
-    Use it in a ``with`` statement: at its end the processes that it started are stopped.
+    Use it in a ``with`` statement, which stops the processes that it started.
 
     Examples
     --------
@@ -64,6 +63,7 @@ class Dask:
     def __init__(
         self, *, scheduler: str | None = None, workers: int | None = None, client: Client | None = None
     ) -> None:
+        super().__init__()
         require_distributed()
         if workers is not None and workers < 1:
             raise InputError("workers must be at least 1", value=workers)
@@ -72,7 +72,6 @@ class Dask:
         self._cluster: Any = None
         self._stderr = ExitStack()
         self._sent: tuple[Any, Future] | None = None
-        self._local = Local()
 
     def __enter__(self) -> Dask:
         return self
@@ -81,36 +80,22 @@ class Dask:
         self.close()
 
     @property
-    def threads(self) -> int:
-        return self._local.threads
-
-    @property
     def workers(self) -> int:
-        """Threads of all workers together."""
+        """Number of threads of all workers together."""
         client = self.client
         with _connected():
             cores: int = max(1, sum(client.nthreads().values()))
             return cores
 
-    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """In this process: what is mapped need not be able to travel."""
-        return self._local.map(function, items)
-
-    def tasks(
-        self,
-        function: Callable[[Shared, Item, Local, Tick], Result],
-        shared: Shared,
-        items: Iterable[Item],
-        tick: Tick | None = None,
-    ) -> Iterator[Result]:
-        """Results as workers finish, in no order."""
-        waiting = iter(items)
-        pending: dict[Future, Item] = {}
+    def _completed(
+        self, function: Callable[..., Any], shared: Any, items: Iterator[Any]
+    ) -> Generator[tuple[Any, float]]:
+        pending: dict[Future, Any] = {}
         resent = 0
         try:
             while True:
-                workspace = IN_FLIGHT * self.workers - len(pending)
-                for item in islice(waiting, max(0, workspace)):
+                free = IN_FLIGHT * self.workers - len(pending)
+                for item in islice(items, max(0, free)):
                     pending[self._submit(function, shared, item)] = item
                 if not pending:
                     return
@@ -118,18 +103,16 @@ class Dask:
                 for future in self._finished(pending):
                     item = pending.pop(future)
                     try:
-                        result, amount = _result(future)
+                        completed = _result(future)
                     except CancelledError:
                         lost.append(item)
                         continue
-                    if tick:
-                        tick(amount)
-                    yield result
+                    yield completed
                 if lost:
-                    # their workers are gone with all copies of what they need
+                    # their workers died, with all copies of the shared data
                     resent += 1
-                    if resent > RESENT:
-                        raise PoolscopeError("all workers died, several times over: have they memory enough?")
+                    if resent > MAX_RESENT:
+                        raise PoolscopeError("all workers died repeatedly: they may lack memory")
                     self._sent = None
                     pending |= {self._submit(function, shared, item): item for item in lost}
         finally:
@@ -138,14 +121,14 @@ class Dask:
 
     @property
     def client(self) -> Client:
-        """Connected at first use."""
+        """The client, connected at first use."""
         if self._client is None:
             self._client = self._given or self._connect()
             _check_workers(self._client)
         return self._client
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Close the client and stop the processes that were started."""
         self._sent = None
         client, self._client = self._client, None
         if client is not None and self._given is None:
@@ -168,21 +151,21 @@ class Dask:
                 remedy = "start it with: dask scheduler"
                 raise InputError("no scheduler answers", value=self._scheduler, remedy=remedy) from error
         if os.name == "posix":
-            # a process of Python's own that lives as long as we do, and complains if we are stopped; if it is stopped
-            # itself, as by a terminal that closes, another takes its place and complains the louder
-            with suppressed(), _deaf(signal.SIGHUP):
+            # start the resource tracker of multiprocessing without an error stream and with HUP blocked: it prints
+            # warnings when this process is stopped, and a replacement prints more if a closed terminal ends it
+            with suppressed(), _blocked(signal.SIGHUP):
                 resource_tracker.ensure_running()
-        # as long as they live: one that is started while this process ends complains that it is gone
+        # for their lifetime: a worker that starts while this process ends prints a traceback
         self._stderr.enter_context(suppressed())
         environment = ENVIRONMENT | cache_environment()
-        with _deaf(signal.SIGINT), dask.config.set({"distributed.nanny.pre-spawn-environ": environment}):
+        with _blocked(signal.SIGINT), dask.config.set({"distributed.nanny.pre-spawn-environ": environment}):
             self._cluster = LocalCluster(
                 n_workers=self._count or available_cores(),
                 threads_per_worker=1,
                 processes=True,
-                # blocks bound their memory themselves, and nothing is worth spilling
+                # blocks bound their own memory, and there is nothing to spill
                 memory_limit=0,
-                # for this machine's eyes only, on any port that is free
+                # on this machine only, on any free port
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
             )
@@ -191,19 +174,19 @@ class Dask:
     def _submit(self, function: Callable[..., Result], shared: Any, item: Any) -> Future:
         client = self.client
         with _connected():
-            # under keys of their own: two runs of one block are two tasks
+            # not pure: two runs of one block are two tasks
             return client.submit(on_worker, function, self._shared(shared), item, pure=False)
 
     def _shared(self, shared: Any) -> Future:
-        """What every block needs, sent to every worker; once for all blocks that need the same object."""
+        """Send the shared data to every worker; once for all blocks that share the same object."""
         if self._sent is None or self._sent[0] is not shared:
-            # those that died may not yet be replaced
+            # workers that died may not be replaced yet
             self.client.wait_for_workers(1, timeout=FIRST_WORKER)
             self._sent = shared, self.client.scatter(shared, broadcast=True, hash=False)
         return self._sent[1]
 
     def _finished(self, pending: Iterable[Future]) -> list[Future]:
-        """Wait for some to be done, or to be lost."""
+        """Wait until some tasks are done or lost."""
         from distributed import wait
 
         client = self.client
@@ -213,12 +196,12 @@ class Dask:
         except CancelledError:
             if client.status != "running":
                 raise PoolscopeError("the connection to the scheduler is lost") from None
-        # what went well first: it counts, even if something else ends the run
+        # successful tasks first: they count even if another one ends the run
         return sorted((future for future in pending if future.done()), key=lambda future: future.status != "finished")
 
 
 def require_distributed() -> None:
-    """Say what to install where Dask is not."""
+    """Raise an `InputError` with the command to install Dask where it is missing."""
     try:
         import distributed  # noqa: F401
     except ImportError as error:
@@ -226,10 +209,10 @@ def require_distributed() -> None:
 
 
 @contextmanager
-def _deaf(number: signal.Signals) -> Iterator[None]:
-    """Processes that are started inside do not hear a signal: this one does, if at the end, and stops them in order.
+def _blocked(number: signal.Signals) -> Iterator[None]:
+    """Block a signal inside; processes that are started inside inherit the mask, so that only this process handles it.
 
-    Blocked rather than ignored: threads that start inside, and processes that they start later, stay deaf.
+    Blocked rather than ignored: threads that start inside, and the processes they start later, inherit the mask too.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -243,7 +226,7 @@ def _deaf(number: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def _connected() -> Iterator[None]:
-    """What goes wrong between this process and the scheduler; it is no error of a disk, as a task's may be."""
+    """Convert an `OSError` of the connection to the scheduler, to distinguish it from disk errors of a task."""
     try:
         yield
     except OSError as error:
@@ -257,12 +240,12 @@ def _result(future: Future) -> tuple[Any, float]:
         result: tuple[Any, float] = future.result()
         return result
     except KilledWorker as error:
-        rule = f"a block ended {error.allowed_failures + 1} workers one after another: have they memory enough?"
+        rule = f"a block ended {error.allowed_failures + 1} workers one after another: they may lack memory"
         raise PoolscopeError(rule) from error
 
 
 def _check_workers(client: Client) -> None:
-    """There are workers, and all of them have this version: another could draw other bits."""
+    """Check that there are workers, and that all have this version: another could draw other random bits."""
     address = client.scheduler.address if client.scheduler else ""
     try:
         client.wait_for_workers(1, timeout=FIRST_WORKER)

@@ -1,7 +1,7 @@
-"""Every exception, and how an error learns the file and the place it belongs to.
+"""Exceptions, and how file and place are added to an error.
 
-An :class:`InputError` is raised where a rule is broken and knows the rule and the value; whoever
-knows the file or the key adds it on the way up with :func:`located`. The result is one line::
+An :class:`InputError` is raised where a rule is broken, with the rule and the value. Callers that know the file or the
+key add it with :func:`located`. The result is one line::
 
     scenario.toml: mechanism.epsilon: must be positive, got -1; larger is less private
 """
@@ -15,23 +15,23 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import Self
 
-LONGEST_VALUE = 80
-"""Characters of a value that a message shows."""
+MAX_VALUE_LENGTH = 80
+"""Maximum number of characters of a value in a message."""
 
-LONGEST_PART = 300
-"""Characters of any other part: keys and rules come from files and other libraries too."""
+MAX_PART_LENGTH = 300
+"""Maximum number of characters of any other part, as keys and rules may come from files and other libraries."""
 
 _NOTHING = object()
 
-#: Categories of characters that are obeyed or unseen: controls, formats, surrogates, separators of lines.
-_OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+#: Unicode categories that control a terminal or are invisible: controls, formats, surrogates, line separators.
+_UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 #: Joiners, and the tags of emojis.
 _JOINERS = ("\u200c", "\u200d", *map(chr, range(0xE0020, 0xE0080)))
 
 
 class PoolscopeError(Exception):
-    """Anything that this package raises on purpose.
+    """Base class of all errors that this package raises deliberately.
 
     Examples
     --------
@@ -45,20 +45,20 @@ class PoolscopeError(Exception):
 
 
 class InputError(PoolscopeError):
-    """The input is wrong: exit code 2 of a command, one line.
+    """Invalid input, described in one line; commands exit with code 2.
 
     Parameters
     ----------
     rule
-        What must hold, to be read after the place: "must be positive".
+        The rule, worded to follow the place: "must be positive".
     value
-        What was found instead. Its first characters are shown.
+        The offending value; its first characters are shown.
     place
-        Where in the file: a dotted key, "row 3", "line 7".
+        Position in the file: a dotted key, "row 3", "line 7".
     file
         The file, as the user named it.
     remedy
-        What to do about it.
+        How to fix it.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class InputError(PoolscopeError):
     ) -> None:
         super().__init__(rule)
         self.rule = rule
-        # The text, not the value: an error travels between processes, a value may not.
+        # as text, since errors are pickled between processes and values may not be
         self.got = None if value is _NOTHING else shown(value)
         self.place = place
         self.file = None if file is None else str(file)
@@ -87,7 +87,7 @@ class InputError(PoolscopeError):
 
     def __str__(self) -> str:
         parts = [part for part in (self.file, self.place, self.rule) if part]
-        line = ": ".join(_shortened(part, LONGEST_PART) for part in parts)
+        line = ": ".join(_shortened(part, MAX_PART_LENGTH) for part in parts)
         if self.got is not None:
             line += f", got {self.got}"
         if self.remedy:
@@ -95,10 +95,10 @@ class InputError(PoolscopeError):
         return one_line(line)
 
     def at(self, *, file: str | PathLike[str] | None = None, place: str | None = None) -> Self:
-        """The same error, seen from one level further out.
+        """Return the error with a file and an outer place added.
 
-        An outer place is put before an inner one. An error that has its file is complete: an outer
-        place would be in another file.
+        The outer place is put before the inner one. An error that has a file is complete: an outer place would belong
+        to another file.
         """
         error = copy.copy(self)
         if self.file is None:
@@ -108,7 +108,7 @@ class InputError(PoolscopeError):
 
 
 class Stopped(PoolscopeError):
-    """The user or the system stopped a command: one line that says how to go on, and an exit code, 130 for Ctrl-C."""
+    """A command was stopped by the user or the system; the line says how to resume. Exit code 130 for Ctrl-C."""
 
     def __init__(self, message: str, *, code: int = 130) -> None:
         super().__init__(message)
@@ -126,7 +126,7 @@ def located(*, file: str | PathLike[str] | None = None, place: str | None = None
 
 @contextmanager
 def reading(file: str | PathLike[str]) -> Iterator[None]:
-    """Turn what goes wrong when an input file is read into an :class:`InputError` on that file."""
+    """Convert errors of reading an input file into an :class:`InputError` on that file."""
     try:
         with located(file=file):
             yield
@@ -147,7 +147,7 @@ def reading(file: str | PathLike[str]) -> Iterator[None]:
 
 
 def check_count(name: str, count: int | None) -> None:
-    """Refuse a number of users or reports that is none; where it is left out another takes its place."""
+    """Check that an optional number of users or reports is a positive integer."""
     if count is not None and (isinstance(count, bool) or not hasattr(count, "__index__")):
         raise InputError(f"{name} must be a whole number", value=count)
     if count is not None and count < 1:
@@ -155,46 +155,46 @@ def check_count(name: str, count: int | None) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like ``name``, or None where nothing is alike."""
+    """Return the known name most similar to ``name``, or None."""
     by_lower_case = {candidate.lower(): candidate for candidate in known}
-    # Cut, as the comparison is quadratic in the length, and names come from files.
-    found = difflib.get_close_matches(name[:LONGEST_VALUE].lower(), by_lower_case, n=1)
+    # truncated, as the comparison is quadratic in the length and names come from files
+    found = difflib.get_close_matches(name[:MAX_VALUE_LENGTH].lower(), by_lower_case, n=1)
     return by_lower_case[found[0]] if found else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The remedy for an unknown name: the nearest known one, or else all of them."""
+    """Return the remedy for an unknown name: the most similar known one, or else all of them."""
     names = list(known)
     near = nearest(name, names)
     if near is not None:
         return f"did you mean {near!r}?"
-    return _shortened("known: " + ", ".join(names), LONGEST_PART)
+    return _shortened("known: " + ", ".join(names), MAX_PART_LENGTH)
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: one line of at most :data:`LONGEST_VALUE` characters."""
+    """Return a value as shown in messages: one line of at most :data:`MAX_VALUE_LENGTH` characters."""
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        value = value.item()  # np.float64(-1.0) reads as -1.0
-    # Cut before repr as well, which for a long string costs as much as the string.
-    text = repr(value[: 2 * LONGEST_VALUE] if isinstance(value, str | bytes) else value)
-    return _shortened(one_line(text), LONGEST_VALUE)
+        value = value.item()  # np.float64(-1.0) is shown as -1.0
+    # truncated before repr, whose cost grows with the string
+    text = repr(value[: 2 * MAX_VALUE_LENGTH] if isinstance(value, str | bytes) else value)
+    return _shortened(one_line(text), MAX_VALUE_LENGTH)
 
 
 def one_line(text: str) -> str:
-    """``text`` without line breaks, in which characters that a terminal would obey are shown."""
+    """Return ``text`` without line breaks, with control characters made visible."""
     return visible(" ".join(text.split()))
 
 
 def visible(text: str, besides: str = "") -> str:
-    """``text`` with control characters, and marks that hide or turn text, shown as ``[U+202E]`` and never obeyed.
+    """Return ``text`` with control, bidirectional and invisible characters shown as ``[U+202E]``.
 
-    Without that two names could look alike. Line breaks count, unless they are among ``besides``. What joins emojis and
-    letters beyond ASCII to one sign is left where it does.
+    Otherwise two names could look the same. Line breaks are shown too, unless they are among ``besides``. Joiners
+    within emojis and non-ASCII letters are kept.
     """
 
     def shown_as(found: re.Match[str]) -> str:
         mark, before = found[0], text[max(0, found.start() - 1) : found.start()]
-        if mark in besides or unicodedata.category(mark) not in _OBEYED:
+        if mark in besides or unicodedata.category(mark) not in _UNSAFE:
             return mark
         joins = mark in _JOINERS and not before.isascii()
         return mark if joins else f"[U+{ord(mark):04X}]"
@@ -203,7 +203,7 @@ def visible(text: str, besides: str = "") -> str:
 
 
 def as_options(message: str) -> str:
-    """A message of the library, which calls its arguments `by_name`, as the command line calls them: --by-name."""
+    """Return a message of the library with `argument_names` replaced by the options of the command line."""
     return re.sub(r"`(\w+)`", lambda named: "--" + named[1].replace("_", "-"), message)
 
 

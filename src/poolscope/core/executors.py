@@ -1,16 +1,17 @@
-"""Where blocks of users run: the protocol of an engine, the threads of this process, and anything with a `map`.
+"""Engines that run blocks of users: the protocol, the threads of this process, and any executor with a `map`.
 
-An engine does two things. `map` shares the steps inside a block among the threads of this process. `tasks` runs whole
-blocks wherever the engine can, and returns the short result of each when it is done.
+An engine has two methods. `map` runs the steps inside a block in the threads of this process. `tasks` runs whole blocks
+on the engine's workers, and yields the small result of each as it finishes.
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -30,12 +31,12 @@ Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
 
-#: Blocks that are under way for each worker: one is played, the next is there already.
+#: Blocks in flight per worker: one is running, the next is queued.
 IN_FLIGHT = 2
 
 
 class Engine(Protocol):
-    """Where blocks run; outcomes do not depend on it."""
+    """Runs blocks; outcomes do not depend on the engine."""
 
     @property
     def threads(self) -> int:
@@ -44,11 +45,11 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> int:
-        """Tasks that run at once."""
+        """Number of tasks that run in parallel."""
         ...
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results as they finish, in no order, from this process."""
+        """Yield results as they finish, in any order, computed in this process."""
         ...
 
     def tasks(
@@ -58,18 +59,18 @@ class Engine(Protocol):
         items: Iterable[Item],
         tick: Tick | None = None,
     ) -> Iterator[Result]:
-        """``function(shared, item, engine, tick)`` of every item, results as they finish, in no order.
+        """Yield ``function(shared, item, engine, tick)`` of every item as it finishes, in any order.
 
-        The function and what it takes and returns must be able to travel between processes: it is a function of a
-        module, what it finds it writes to files, and what it returns is small. `engine` is the one that it may use
-        itself. Items are taken only when there is room for them.
+        The function, its arguments and its result must be picklable: it is a module-level function, writes large
+        results to files, and returns a small one. `engine` is the engine that it may use itself. Items are consumed
+        only as workers become free.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Local:
-    """Threads of this process; the kernels release the interpreter's lock.
+    """Threads of this process; the kernels release the global interpreter lock.
 
     Examples
     --------
@@ -79,14 +80,14 @@ class Local:
 
     threads: int = field(default_factory=available_cores)
 
-    #: Blocks run one after another: the threads share each of them.
+    #: Blocks run one after another, each on all threads.
     workers = 1
 
     def __post_init__(self) -> None:
         check_integer("threads", self.threads, 1)
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results as they finish, in no order; at most one item a thread is under way."""
+        """Yield results as they finish, in any order; at most one item per thread is in flight."""
         if self.threads == 1:
             yield from map(function, items)
             return
@@ -114,38 +115,37 @@ class Local:
         items: Iterable[Item],
         tick: Tick | None = None,
     ) -> Iterator[Result]:
-        """One after another, so that what a block has in common is worked out once for all threads."""
+        """Run tasks one after another, so that each block uses all threads."""
         for item in items:
             yield function(shared, item, self, tick or (lambda _: None))
 
 
 class HasMap(Protocol):
-    """What is mapped elsewhere: an executor of `concurrent.futures`, a pool of processes."""
+    """An executor of `concurrent.futures`, a pool of processes, or anything else with a `map`."""
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any], /) -> Iterable[Any]:
-        """The result of every item, in their order."""
+        """Return the result of every item, in order."""
         ...
 
 
-@dataclass(frozen=True)
-class Mapped:
-    """Blocks by the `map` of an executor: in its threads, or in processes to which functions and items can travel."""
+class WorkerEngine(ABC):
+    """Base class of engines whose tasks run on workers elsewhere; `map` stays in this process."""
 
-    executor: HasMap
-    local: Local = field(default_factory=lambda: Local())
+    def __init__(self) -> None:
+        self._local = Local()
 
     @property
     def threads(self) -> int:
-        return self.local.threads
+        return self._local.threads
 
     @property
+    @abstractmethod
     def workers(self) -> int:
-        """An executor does not say how many it has: the cores of this machine."""
-        return available_cores()
+        """Number of tasks that run in parallel."""
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """In this process: what is mapped need not be able to travel."""
-        return self.local.map(function, items)
+        """Run in this process, so that the function need not be picklable."""
+        return self._local.map(function, items)
 
     def tasks(
         self,
@@ -154,31 +154,55 @@ class Mapped:
         items: Iterable[Item],
         tick: Tick | None = None,
     ) -> Iterator[Result]:
-        """Results in order; at most `IN_FLIGHT` items a worker are under way."""
-        waiting = iter(items)
-        while some := list(islice(waiting, IN_FLIGHT * self.workers)):
-            for result, amount in self.executor.map(partial(on_worker, function, shared), some):
+        """Yield results as workers finish; at most `IN_FLIGHT` items per worker are in flight."""
+        with closing(self._completed(function, shared, iter(items))) as completed:
+            for result, amount in completed:
                 if tick:
                     tick(amount)
                 yield result
 
+    @abstractmethod
+    def _completed(
+        self, function: Callable[..., Any], shared: Any, items: Iterator[Any]
+    ) -> Generator[tuple[Any, float]]:
+        """Yield what `on_worker` returns for each item, as workers finish."""
+
+
+class ExecutorEngine(WorkerEngine):
+    """Blocks through the `map` of an executor: in its threads, or in processes."""
+
+    def __init__(self, executor: HasMap) -> None:
+        super().__init__()
+        self._executor = executor
+
+    @property
+    def workers(self) -> int:
+        """The cores of this machine, as executors have no common attribute for their workers."""
+        return available_cores()
+
+    def _completed(
+        self, function: Callable[..., Any], shared: Any, items: Iterator[Any]
+    ) -> Generator[tuple[Any, float]]:
+        while chunk := list(islice(items, IN_FLIGHT * self.workers)):
+            yield from self._executor.map(partial(on_worker, function, shared), chunk)
+
 
 def on_worker(function: Callable[..., Any], shared: Any, item: Any) -> tuple[Any, float]:
-    """A task: its result, and how far it brought the progress.
+    """Run a task on a worker; return its result and the amount of work done.
 
-    One thread, as a worker runs as many tasks at once as it has threads.
+    On one thread, as a worker runs as many tasks in parallel as it has threads.
     """
     amounts: list[float] = []
     result = function(shared, item, Local(threads=1), amounts.append)
     return result, sum(amounts)
 
 
-#: What public functions take: an engine, or anything with a `map`.
+#: What public functions accept: an engine, or anything with a `map`.
 EngineLike: TypeAlias = Engine | HasMap
 
 
 def as_engine(engine: EngineLike | None) -> Engine:
-    """What a function was given to run on, as an engine: threads of this process where that is nothing."""
+    """Return an argument as an engine; the threads of this process where it is None."""
     if engine is None:
         return Local()
     if hasattr(engine, "tasks"):
@@ -189,11 +213,11 @@ def as_engine(engine: EngineLike | None) -> Engine:
         return Dask(client=engine)
     if not callable(getattr(engine, "map", None)):
         raise InputError("must be an engine or have a method map", value=type(engine).__name__, place="engine")
-    return Mapped(engine)
+    return ExecutorEngine(engine)
 
 
-def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractContextManager[Engine]:
-    """The engine of that name; a scheduler's address alone means Dask."""
+def engine_named(name: str | None = None, scheduler: str | None = None) -> AbstractContextManager[Engine]:
+    """Return the engine of this name; the address of a scheduler implies Dask."""
     name = name or ("local" if scheduler is None else "dask")
     if name not in ENGINES:
         raise InputError("must be a known engine", value=name, place="engine", remedy=did_you_mean(name, ENGINES))
@@ -205,15 +229,15 @@ def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractCon
 
     engine = Dask(scheduler=scheduler)
     for logger in ("distributed", "distributed.client", "asyncio"):
-        # a command says what went wrong in one line of its own
+        # a command reports errors in one line of its own
         logging.getLogger(logger).setLevel(logging.CRITICAL)
-    # a terminal that is closed ends Python's helper too, which is of no consequence when everything ends
+    # closing a terminal also ends the resource tracker of multiprocessing, which warns to no purpose
     warnings.filterwarnings("ignore", message="resource_tracker: ")
     return _quiet(engine)
 
 
 @contextmanager
 def _quiet(engine: AbstractContextManager[Engine]) -> Iterator[Engine]:
-    """The engine, whose processes have no error stream of ours: ended in the middle, each would tell its own story."""
+    """Run the engine with its processes' error streams suppressed, as each prints a traceback when it is stopped."""
     with suppressed(), engine as own:
         yield own

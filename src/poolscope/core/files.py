@@ -1,8 +1,8 @@
-"""Input files and output folders: what is read, what may be written, and which process owns a folder.
+"""Input files and output folders: checks, locks, scratch folders and JSON.
 
-Inputs are regular files; a folder must hold files of one kind, so that none is skipped. A folder that a process writes
-is locked (`filelock`). The lock ends with the process, however that ended, so that a later process can tell a folder in
-use from one that a killed process left behind, and removes the latter.
+Inputs are regular files; a folder must contain files of one kind, so that none is skipped. A folder that a process
+writes is locked (`filelock`). The lock ends with the process, however it ended. A later process can therefore
+distinguish a folder in use from one that a killed process left behind, and removes the latter.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from poolscope.core.errors import InputError, reading, shown
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-#: What other systems put beside the data of a folder; hidden files are ignored too.
+#: Marker files that other systems write into a data folder; hidden files are ignored too.
 MARKERS = ("_SUCCESS", "_metadata", "_common_metadata")
 
-#: Endings of files that hold data.
+#: Suffixes of data files.
 DATA = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".arrow", ".feather", ".gz", ".zst", ".zip")
 
 _OTHERS = (
@@ -41,7 +41,7 @@ _OTHERS = (
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what never ends or never begins when it is read: pipes, sockets and devices."""
+    """Check that a path is a regular file: reading a pipe, socket or device may block or never end."""
     with reading(path):
         mode = path.stat().st_mode
     for is_kind, kind in _OTHERS:
@@ -50,9 +50,9 @@ def check_regular(path: Path) -> None:
 
 
 def folder_files(folder: Path, ending: str, kind: str) -> list[Path]:
-    """The files of a folder with this ending, of this kind in words, in the order of their names.
+    """Return the files of a folder with this suffix, sorted by name; `kind` describes them in messages.
 
-    Other data and folders are refused, as their rows would be missing. What else is left out is named by a warning.
+    Other data files and subfolders are errors, as their rows would be missing. A warning names other ignored files.
     """
     with reading(folder):
         found = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.name not in MARKERS)
@@ -67,7 +67,7 @@ def folder_files(folder: Path, ending: str, kind: str) -> list[Path]:
     if others:
         names = ", ".join(shown(path.name) for path in others[:3])
         more = f" and {len(others) - 3:,} more" if len(others) > 3 else ""
-        warnings.warn(f"{folder}: left out {names}{more}, which are no {kind}", stacklevel=3)
+        warnings.warn(f"{folder}: ignored {names}{more}, which are not {kind}", stacklevel=3)
     for path in wanted:
         check_regular(path)
     return wanted
@@ -75,16 +75,16 @@ def folder_files(folder: Path, ending: str, kind: str) -> list[Path]:
 
 ANOTHER = "choose another with `out`"
 
-#: The file that is locked while a process is at work in a folder (`held`); it counts for nothing.
+#: The file that is locked while a process uses a folder (`held`); it does not count as content.
 LOCK = ".poolscope-lock"
 
-#: How a scratch folder is called; one that holds something and no lock's file is not ours.
+#: Prefix of the names of scratch folders; a non-empty one without a lock file is not ours.
 PREFIX = ".poolscope."
 
 
 @contextmanager
 def located_os_errors(path: Path, remedy: str | None = None) -> Iterator[None]:
-    """What the disk says when `path` cannot be written, in one line."""
+    """Convert an `OSError` of writing `path` into a one-line `InputError`."""
     try:
         yield
     except OSError as error:
@@ -92,17 +92,17 @@ def located_os_errors(path: Path, remedy: str | None = None) -> Iterator[None]:
 
 
 def unwritable(path: Path, error: OSError, remedy: str | None = None) -> InputError:
-    """The one line."""
+    """Return the error of a path that cannot be written."""
     return InputError(f"cannot write: {error.strerror or error}", file=path, remedy=remedy)
 
 
 def new_folder(name: str) -> Path:
-    """The folder of this name where the command is run, numbered where that is taken."""
+    """Return the first unused folder of this name in the current directory: NAME, NAME-2, NAME-3, ..."""
     return next(path for path in _numbered(name) if not path.exists())
 
 
 def last_folder(name: str) -> Path:
-    """The last that `new_folder` has given; the first where there is none yet."""
+    """Return the last existing folder of `new_folder`'s sequence; the first name where there is none."""
     last = Path(name)
     for path in _numbered(name):
         if not path.exists():
@@ -116,14 +116,14 @@ def _numbered(name: str) -> Iterator[Path]:
 
 
 def check_folder(out: Path) -> None:
-    """What is to be a folder is one, or is not there yet, and can be written."""
+    """Check that a path is a writable folder, or does not exist and can be created."""
     if out.exists() and not out.is_dir():
         raise InputError("must be a folder", file=out, remedy=ANOTHER)
     check_writable(out, out)
 
 
 def nearest_folder(path: Path) -> Path:
-    """The path itself if it is a folder, or else the nearest one above it."""
+    """Return the path itself if it is a folder, or else its nearest existing parent folder."""
     path = path.absolute()
     while not path.is_dir():
         path = path.parent
@@ -131,7 +131,7 @@ def nearest_folder(path: Path) -> Path:
 
 
 def check_writable(folder: Path, out: Path, remedy: str = ANOTHER) -> None:
-    """Refuse the output `out` where nothing can be put into the folder, or into the nearest one above it."""
+    """Check that files can be created in the folder, or in its nearest existing parent; `out` is the output."""
     try:
         os.rmdir(tempfile.mkdtemp(prefix=PREFIX, dir=nearest_folder(folder)))
     except OSError as error:
@@ -140,26 +140,26 @@ def check_writable(folder: Path, out: Path, remedy: str = ANOTHER) -> None:
 
 
 def check_new(out: Path, *, what: str = "is not empty", remedy: str = ANOTHER) -> None:
-    """An output folder is new or empty; otherwise `what` it is, and what to do."""
+    """Check that an output folder is new or empty; `what` and `remedy` complete the message otherwise."""
     check_folder(out)
     if out.exists() and any(path.name != LOCK for path in out.iterdir()):
         raise InputError(f"the output folder {what}", file=out, remedy=remedy)
 
 
 def check_shared(folder: Path, what: str) -> None:
-    """A worker, who may be on another machine, sees the folder that is `what`."""
+    """Check that this worker, possibly on another machine, can see the folder; `what` describes it."""
     if not folder.is_dir():
         raise unshared(f"a worker cannot see {what}", folder)
 
 
 def unshared(rule: str, path: Path) -> InputError:
-    """The error of a file or folder that is there on one machine and not on another."""
+    """Return the error of a file or folder that exists on one machine but not on another."""
     return InputError(rule, file=path, remedy="workers must share the file system of the output folder")
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold a folder; refused where another process holds it. The lock's file is gone afterwards."""
+    """Lock a folder, or raise an `InputError` where another process has locked it; the lock file is removed."""
     lock = _acquired(folder / LOCK)
     if lock is None:
         raise InputError("another process is at work in this folder", file=folder, remedy=f"wait for it, or {ANOTHER}")
@@ -171,7 +171,7 @@ def held(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Make a folder where it is not there, and hold it; what was made is removed where nothing was put into it."""
+    """Create a folder where it does not exist, and lock it; created folders that stay empty are removed."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -185,12 +185,12 @@ def claimed(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def scratch_folder(beside: Path) -> Iterator[Path]:
-    """A folder for files that are needed for a while, in `beside`; those of dead processes are taken away first."""
+    """Create a temporary folder in `beside`; those of dead processes are removed first."""
     sweep_scratch(beside)
-    # named before it is there: whoever is stopped between making and locking it still takes it away
+    # named before it is created, so that it is removed even if the process is stopped before locking it
     folder, lock = beside / f"{PREFIX}{secrets.token_hex(8)}", None
     try:
-        while lock is None:  # a sweep may come between making and locking
+        while lock is None:  # another process may remove the folder between its creation and the lock
             folder.mkdir(mode=0o700, exist_ok=True)
             with suppress(FileNotFoundError):
                 lock = _acquired(folder / LOCK)
@@ -202,7 +202,7 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
 
 
 def sweep_scratch(beside: Path) -> None:
-    """Take away scratch folders whose process is dead, be it before its lock was there: then the folder is empty."""
+    """Remove scratch folders of dead processes; a process that died before the lock left an empty folder."""
     for folder in beside.glob(f"{PREFIX}*"):
         if folder.is_symlink():
             continue
@@ -215,8 +215,8 @@ def sweep_scratch(beside: Path) -> None:
 
 
 def _acquired(path: Path) -> BaseFileLock | None:
-    """The lock of a file, which is made where it is not there; None where another one holds it."""
-    from filelock import FileLock, Timeout  # as slow to import as all of the command line
+    """Return the acquired lock of a file, created if necessary; None where another process holds it."""
+    from filelock import FileLock, Timeout  # its import is slow
 
     lock = FileLock(path, mode=0o600, blocking=False, thread_local=False)
     try:
@@ -227,21 +227,21 @@ def _acquired(path: Path) -> BaseFileLock | None:
 
 
 def _release_and_remove(lock: BaseFileLock) -> None:
-    """First the name, then the lock: whoever opens the name from now on makes a file of its own."""
+    """Remove the lock file, then release the lock, so that a later process creates a new file."""
     with suppress(OSError):
         os.unlink(lock.lock_file)
     lock.release()
 
 
 def read_json(path: Path) -> Any:
-    """What a file of JSON holds."""
+    """Read a JSON file."""
     check_regular(path)
     with reading(path):
         return parse_json(path.read_text("utf-8"))
 
 
 def parse_json(text: str, place: str | None = None) -> Any:
-    """What a text says that is JSON; an error is at its own line, or at the place of the text."""
+    """Parse JSON text; an error names its line, or `place` if given."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -253,7 +253,7 @@ def parse_json(text: str, place: str | None = None) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value for JSON, which has no infinity and no NaN: the first is a text, the second null."""
+    """Return a value for JSON, which has neither infinity nor NaN: infinity becomes a string, NaN null."""
     if isinstance(value, dict):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What this process may still use of the machine: cores, memory, disk."""
+"""Resources that are available to this process: cores, memory, disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from poolscope.core.errors import InputError
 from poolscope.core.files import nearest_folder
 
-#: Where control groups tell a limit and what is used of it: version 2, then version 1.
+#: Files with the limit and the usage of a control group: version 2, then version 1.
 GROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -18,14 +18,14 @@ GROUPS = (
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def available_memory() -> int | None:
-    """Bytes that this process may still take: the machine's, its container's and its own limit; None if unknown."""
+    """Return the bytes that this process may still allocate, by all limits that are known; None if none is."""
     found = [
         bytes_ for bytes_ in (_of_the_machine(), *map(_of_a_group, GROUPS), _of_the_process()) if bytes_ is not None
     ]
@@ -33,7 +33,7 @@ def available_memory() -> int | None:
 
 
 def check_memory(what: str, size: int, remedy: str) -> None:
-    """Refuse what takes more memory than is left, before any of it is taken."""
+    """Raise an `InputError` if more memory is required than is available."""
     free = available_memory()
     if free is not None and size > free:
         rule = f"{what} would take about {as_bytes(size)} of memory, {as_bytes(free)} are free"
@@ -41,14 +41,14 @@ def check_memory(what: str, size: int, remedy: str) -> None:
 
 
 def check_disk(what: str, size: int, folder: Path, remedy: str) -> None:
-    """Refuse what takes more of the disk than is left."""
+    """Raise an `InputError` if more disk space is required than is available."""
     free = available_disk(folder)
     if size > free:
         raise InputError(f"{what} would take about {as_bytes(size)} on disk, {as_bytes(free)} are free", remedy=remedy)
 
 
 def as_bytes(count: float) -> str:
-    """As people say it: 1.5 GB."""
+    """Format a number of bytes with a decimal unit, as 1.5 GB."""
     for unit in ("bytes", "kB", "MB", "GB", "TB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if count >= 10 or unit == "bytes" else f"{count:.1f} {unit}"
@@ -57,7 +57,7 @@ def as_bytes(count: float) -> str:
 
 
 def available_disk(folder: Path) -> int:
-    """Bytes that are free where the folder is, or will be."""
+    """Return the free bytes on the disk of a folder that may not exist yet."""
     return shutil.disk_usage(nearest_folder(folder)).free
 
 
@@ -77,7 +77,7 @@ def _of_a_group(files: tuple[str, str]) -> int | None:
 
 
 def _of_the_process() -> int | None:
-    """What `ulimit -v` leaves."""
+    """Return the remaining bytes under `ulimit -v`."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 

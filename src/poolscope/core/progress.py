@@ -1,10 +1,10 @@
-"""What a verb tells of its work while it is at it."""
+"""Progress callbacks of workflows."""
 
 from __future__ import annotations
 
 
 class Progress:
-    """Is told, and says nothing: what shows it to somebody says how.
+    """Receives the progress of a workflow and ignores it; a subclass shows it.
 
     Examples
     --------
@@ -19,20 +19,20 @@ class Progress:
     """
 
     def stage(self, doing: str) -> None:
-        """What is done now, in words, where nobody knows how long it takes."""
+        """Start a stage of unknown duration, described in words."""
 
     def begin(self, total: int) -> None:
-        """So many users, or reports, are about to be worked on."""
+        """Start work on `total` users or reports."""
 
     def tick(self, amount: float) -> None:
-        """So many of them are done."""
+        """Add `amount` users or reports that are done."""
 
     def within(self) -> Progress:
-        """For a part of the work: what is done counts, and it neither begins anew nor says what it does."""
-        return _Within(self)
+        """Return the progress of a part of the work, which forwards amounts only."""
+        return _PartialProgress(self)
 
 
-class _Within(Progress):
+class _PartialProgress(Progress):
     def __init__(self, whole: Progress) -> None:
         self._whole = whole
 
@@ -40,5 +40,5 @@ class _Within(Progress):
         self._whole.tick(amount)
 
 
-#: For whoever does not want to know.
+#: Shows nothing.
 SILENT = Progress()

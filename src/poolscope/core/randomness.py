@@ -1,7 +1,7 @@
-"""Who draws what: the tree of keys below a run's seed.
+"""Random streams: the tree of keys below a run's seed.
 
-A key names a stream of random words (`kernels.random`). What a user draws hangs from the user's own key, what a report
-draws from the report's: it depends neither on threads, nor on blocks, nor on how many users or reports there are.
+A key identifies a stream of random words (`kernels.random`). A user draws from the user's key, a report from the
+report's key. Draws therefore depend neither on threads, nor on blocks, nor on the number of users or reports.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from poolscope.core.errors import InputError
 from poolscope.kernels.random import child_keys
 
 
-class Stream(IntEnum):
-    """The branches below a run's seed and below a user."""
+class KeyStream(IntEnum):
+    """Indices of the child keys below a run's seed and below a user."""
 
     USERS = 0
     CURATOR = 1
-    BEHAVIOUR = 2
+    BEHAVIOR = 2
     TRACE = 3
     REPORTS = 4
     TASTE = 5
@@ -31,7 +31,7 @@ class Stream(IntEnum):
 
 
 def children(parents: Keys | np.uint64 | int, indices: NDArray[np.integer] | int) -> Keys:
-    """The keys of the given children, parents and indices broadcast against each other."""
+    """Return the keys of the given children; parents and indices are broadcast."""
     parent, index = np.broadcast_arrays(np.asarray(parents, dtype=np.uint64), np.asarray(indices))
     out = np.empty(parent.size, dtype=np.uint64)
     child_keys(parent.ravel(), index.ravel().astype(np.uint64), out)
@@ -39,37 +39,37 @@ def children(parents: Keys | np.uint64 | int, indices: NDArray[np.integer] | int
 
 
 def seed_key(seed: int) -> np.uint64:
-    """The root of a run: any integer seed, folded to 64 bits."""
+    """Return the root key of a run: an integer seed, reduced to 64 bits."""
     if not is_integer(seed):
         raise InputError("seed must be a whole number", value=seed)
     return np.uint64(int(seed) & 0xFFFFFFFFFFFFFFFF)
 
 
 def user_keys(seed: int, users: NDArray[np.integer]) -> Keys:
-    """The key of each user of a run."""
-    return children(children(seed_key(seed), Stream.USERS), users)
+    """Return the key of each user of a run."""
+    return children(children(seed_key(seed), KeyStream.USERS), users)
 
 
 def curator_key(seed: int, index: int) -> np.uint64:
-    """The key of a curator's simulation: each has its own draws of other people's reports."""
-    return np.uint64(children(children(seed_key(seed), Stream.CURATOR), index))
+    """Return the key of the simulated reports behind the estimate of adversary `index`."""
+    return np.uint64(children(children(seed_key(seed), KeyStream.CURATOR), index))
 
 
 def redraw_keys(key: np.uint64, count: int) -> Keys:
-    """The keys of further simulations of a curator, beyond those of its reports and hash functions."""
+    """Return keys for further draws of an estimate, disjoint from those of its reports and hash functions."""
     return children(key, (1 << 40) + np.arange(count))
 
 
 def report_keys(users: Keys, first: int, count: int) -> Keys:
-    """(users, count) the key of each user's reports first, first + 1, ..."""
-    return children(children(users, Stream.REPORTS)[:, None], np.arange(first, first + count))
+    """Return (users, count) the keys of each user's reports first, first + 1, ..."""
+    return children(children(users, KeyStream.REPORTS)[:, None], np.arange(first, first + count))
 
 
 def generator(key: np.uint64) -> np.random.Generator:
-    """NumPy's generator of a key, for laws that are drawn as a whole."""
+    """Return a NumPy generator seeded by a key, for draws of whole arrays."""
     return np.random.default_rng(np.random.SeedSequence(int(key)))
 
 
 def fresh_keys(rng: np.random.Generator, count: int) -> Keys:
-    """Keys for reports that belong to no run."""
+    """Return keys for reports outside of a run."""
     return children(rng.integers(2**64, dtype=np.uint64), np.arange(count))

@@ -1,8 +1,8 @@
-"""What libraries in other languages print when they fail, kept from the user's terminal.
+"""Suppression of messages that native libraries print to the process's error stream, for commands only.
 
-A decoder that stumbles over a damaged file prints its own account of it to the process's error stream before it tells
-us. A command says what is wrong in one line of its own, so it hushes such accounts (`enabled`); from Python nothing is
-hushed, as the stream is not ours.
+Still needed: polars prints a panic message for a damaged Parquet file before it raises, and worker processes of Dask
+print tracebacks when they are stopped. Neither can be intercepted in Python. A command reports the error in one line of
+its own, so it enables the suppression. From Python nothing is suppressed, as the stream belongs to the caller.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.Lock()
-_state = {"enabled": False, "depth": 0, "kept": -1}
+_state = {"enabled": False, "depth": 0, "saved": -1}
 
 
 def enable() -> None:
-    """From here on hush; what Python itself prints goes to the stream as it was, which must be the process's own."""
+    """Enable `suppressed`; Python's own `sys.stderr` keeps writing to the original stream."""
     own = sys.__stderr__
     if own is None or sys.stderr is not own or _state["enabled"]:
         return
@@ -28,7 +28,7 @@ def enable() -> None:
 
 
 def suppress_for_good() -> None:
-    """The last word was said: what libraries tell of the end, as Python's exit calls them, is not heard."""
+    """Discard everything that is printed from here on, as by libraries at the interpreter's exit."""
     if _state["enabled"]:
         sys.stderr.flush()
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -37,22 +37,22 @@ def suppress_for_good() -> None:
 
 @contextmanager
 def suppressed() -> Iterator[None]:
-    """Nothing written to the process's own error stream inside is seen."""
+    """Discard what is written to file descriptor 2 inside, if `enable` was called."""
     if not _state["enabled"]:
         yield
         return
     with _lock:
         _state["depth"] += 1
         if _state["depth"] == 1:
-            _state["kept"] = os.dup(2)
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 2)
-            os.close(nowhere)
+            _state["saved"] = os.dup(2)
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, 2)
+            os.close(devnull)
     try:
         yield
     finally:
         with _lock:
             _state["depth"] -= 1
             if _state["depth"] == 0:
-                os.dup2(_state["kept"], 2)
-                os.close(_state["kept"])
+                os.dup2(_state["saved"], 2)
+                os.close(_state["saved"])

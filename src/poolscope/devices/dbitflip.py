@@ -25,7 +25,7 @@ from poolscope.mechanisms.protocols import (
     flip_probability,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Likelihood, Scoring
+from poolscope.mechanisms.pure import Likelihood, ScoreOracle
 from poolscope.mechanisms.unary import as_bytes, check_bits, threshold, words_of
 
 #: Resolution of the score of a bit that is not among the positions.
@@ -36,7 +36,7 @@ MAX_LISTED = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class DBitFlip(Scoring, Likelihood):
+class DBitFlip(ScoreOracle, Likelihood):
     r"""dBitFlip and, with memoization, dBitFlipPM: d bits of b buckets.
 
     The objects are sorted into b buckets in order, z into floor(z b / universe). A report of z is (J, v): d different

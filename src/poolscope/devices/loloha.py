@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from poolscope.core.errors import InputError
 from poolscope.devices.longitudinal import TwoRoundResponse
 from poolscope.mechanisms.local_hashing import MAX_VALUES, LocalHashing
-from poolscope.mechanisms.protocols import LARGEST_EPSILON, check_epsilon, derived_field, set_frozen
+from poolscope.mechanisms.protocols import MAX_EPSILON, check_epsilon, derived_field, set_frozen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class LOLOHA(TwoRoundResponse, LocalHashing):
         if self.epsilon is None:
             raise InputError("is missing", place="epsilon", remedy="or give epsilon_perm and epsilon_1")
         check_epsilon(self.epsilon)
-        return min(round(math.exp(min(self.epsilon, LARGEST_EPSILON))) + 1, MAX_VALUES)
+        return min(round(math.exp(min(self.epsilon, MAX_EPSILON))) + 1, MAX_VALUES)
 
 
 def published_values(epsilon_perm: float, epsilon_1: float) -> int:

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from poolscope.core.errors import InputError
-from poolscope.mechanisms.grr import GRR, response
+from poolscope.mechanisms.grr import GRR, randomized_response
 from poolscope.mechanisms.protocols import check_epsilon, check_finite_epsilon, derived_field, set_frozen
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.unary import Unary, optimized, symmetric
@@ -143,11 +143,11 @@ class TwoRoundResponse(Longitudinal):
 
     @property
     def permanent(self) -> tuple[float, float]:
-        return response(self.permanent_epsilon, self.values)
+        return randomized_response(self.permanent_epsilon, self.values)
 
     @property
     def instantaneous(self) -> tuple[float, float]:
-        return response(self.instantaneous_epsilon, self.values)
+        return randomized_response(self.instantaneous_epsilon, self.values)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,8 +34,8 @@ from poolscope.devices.protocols import (
 from poolscope.kernels import hadamard, unary
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.checking import check_mechanism
-from poolscope.mechanisms.protocols import Mechanism, Reports, check_objects, stated
-from poolscope.mechanisms.pure import tabulated
+from poolscope.mechanisms.protocols import Mechanism, Reports, check_objects, require_likelihood
+from poolscope.mechanisms.pure import tabulate_over_reports
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.unary import as_bytes, threshold, words_of
 
@@ -74,8 +74,8 @@ class Memoized:
 
     def log_response_prob(self, reports: Reports) -> Floats:
         """Return (reports, universe) normalized log Pr[report | z]."""
-        distribution = stated(self.mechanism)
-        found = tabulated(distribution.log_likelihood, reports, distribution.universe)
+        distribution = require_likelihood(self.mechanism)
+        found = tabulate_over_reports(distribution.log_likelihood, reports, distribution.universe)
         found += distribution.log_base_measure(reports)[:, None]
         return found
 

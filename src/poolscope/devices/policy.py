@@ -18,7 +18,7 @@ from scipy import special
 from poolscope.core.arguments import is_integer, is_number
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.core.randomness import Stream, children
+from poolscope.core.randomness import KeyStream, children
 from poolscope.devices.protocols import Device
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.protocols import Reports
@@ -60,7 +60,7 @@ class ReportingPolicy:
 
     def reported(self, users: Keys, event_index: Objects) -> NDArray[np.bool_]:
         """Return whether each event is sampled, by its user's key and its index; before any cap."""
-        keys = children(children(users, Stream.SAMPLE), event_index)
+        keys = children(children(users, KeyStream.SAMPLE), event_index)
         draws = np.empty(keys.size)
         uniforms(keys.ravel(), 0, draws)
         return (draws < self.sampling_rate).reshape(keys.shape)

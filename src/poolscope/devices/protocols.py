@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from poolscope.core.arguments import as_integers
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.core.randomness import Stream, children
+from poolscope.core.randomness import KeyStream, children
 from poolscope.mechanisms.checking import check_mechanism
 from poolscope.mechanisms.custom import is_ours, owner
 from poolscope.mechanisms.protocols import Mechanism, Reports, distinct
@@ -269,14 +269,14 @@ def identical_reports(reports: Reports, log_response_prob: Callable[[Reports], F
 
 def fresh_keys(users: Keys, event_index: Objects) -> Keys:
     """Return the key of each report, by its index among the user's."""
-    return children(children(users, Stream.REPORTS), event_index)
+    return children(children(users, KeyStream.REPORTS), event_index)
 
 
 def device_keys(users: Keys) -> Keys:
     """Return the key of what is equal in all reports of each user: a cohort, a seed, positions."""
-    return children(children(users, Stream.REPORTS), DEVICE)
+    return children(children(users, KeyStream.REPORTS), DEVICE)
 
 
 def response_keys(slots: Objects, users: Keys) -> Keys:
     """Return the key of each permanent response: equal for equal user and slot."""
-    return children(children(children(users, Stream.REPORTS), RESPONSES), slots)
+    return children(children(children(users, KeyStream.REPORTS), RESPONSES), slots)

@@ -11,7 +11,7 @@ from typing import Any
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.files import parse_json
 from poolscope.devices.registry import MECHANISMS
-from poolscope.scenario.build import forgetful_adversaries
+from poolscope.scenario.build import adversaries_without_memoization
 from poolscope.scenario.scenario import Scenario, builtin_names, load_scenario
 from poolscope.workflows.compare import variants
 
@@ -106,7 +106,7 @@ class Shelf:
             changes["attack.observations"] = observations(base, n)
         if changes.get("devices.memoize") is False:
             changes["devices.instantaneous"] = None
-            changes["adversary"] = forgetful_adversaries(made)
+            changes["adversary"] = adversaries_without_memoization(made)
         # a default of the format would be written, were it not taken away
         if changes.get("devices.sampling_rate") == 1:
             changes["devices.sampling_rate"] = None

@@ -28,7 +28,7 @@ from poolscope.inference.non_private import non_private_posteriors
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.behavior import NONE, Behavior, Preferences, Truth, draw_traces, draw_users, preferences
 from poolscope.population.popularity import uniform
-from poolscope.population.recorded import Recorded
+from poolscope.population.recorded import RecordedUsers
 from poolscope.population.universe import Universe
 
 #: Largest size of a block in bytes, and one over its largest share of the free memory; changes no bit.
@@ -65,7 +65,7 @@ class Game:
     behavior: Behavior = field(default_factory=Behavior)
     sigma: float = 0.0
     non_private: bool = True
-    recorded: Recorded | None = None
+    recorded: RecordedUsers | None = None
     policy: ReportingPolicy = field(default_factory=ReportingPolicy)
     threshold: float | None = None
 
@@ -100,7 +100,7 @@ class Game:
             raise InputError(f"no pool may be called {NONE!r} where users may prefer none", value=NONE)
         if not isinstance(self.non_private, bool):
             raise InputError("non_private must be true or false", value=self.non_private)
-        if self.recorded is not None and not isinstance(self.recorded, Recorded):
+        if self.recorded is not None and not isinstance(self.recorded, RecordedUsers):
             raise InputError("recorded must be Recorded users", value=self.recorded)
         names = [a.name for a in self.adversaries] + [NON_PRIVATE] * self.non_private
         if not names or len(set(names)) < len(names):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import polars as pl
 
 from poolscope.core.executors import Local
-from poolscope.core.tables.batch import chosen
+from poolscope.core.tables.batch import select_columns
 from poolscope.core.tables.parquet_check import check_file
 from poolscope.core.tables.reading import HELD, check_decoding, check_names, decoding, scan
 from poolscope.game.columns import CONFIDENCE_MCSE, CORRECT, ESTIMATE, with_errors
@@ -62,7 +62,7 @@ class OutcomeFiles:
             account = check_file(file)
             with decoding(file):
                 schema = scan(file).collect_schema()
-                kinds = {name: schema[name] for name in chosen(schema.names(), columns)}
+                kinds = {name: schema[name] for name in select_columns(schema.names(), columns)}
             check_decoding(file, account, kinds, HELD)
             check_names(file, [name for name, kind in kinds.items() if not kind.is_numeric()])
 

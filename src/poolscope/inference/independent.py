@@ -16,7 +16,7 @@ from poolscope.core.arguments import as_counts
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
-from poolscope.core.randomness import Stream, children
+from poolscope.core.randomness import KeyStream, children
 from poolscope.devices.policy import ReportBatch
 from poolscope.devices.protocols import Device, draws_fresh, fresh_keys
 from poolscope.inference.adversary import Adversary, posterior_block, views
@@ -248,7 +248,7 @@ def guesses(posterior: Floats, users: Keys, counts: Integers) -> tuple[Integers,
     """
     guess = np.empty(posterior.shape[:2], dtype=np.int64)
     confidence = np.empty(guess.shape)
-    kernels.guesses(posterior, children(users, Stream.GUESS), counts, guess, confidence)
+    kernels.guesses(posterior, children(users, KeyStream.GUESS), counts, guess, confidence)
     return guess, confidence
 
 

@@ -1,6 +1,6 @@
-"""Local mechanisms, by name.
+"""Local mechanisms, devices and their protocols.
 
-``MECHANISMS`` has the names that scenarios use; ``Reports`` is the type of what a mechanism makes: columns by name.
+``MECHANISMS`` maps the names in scenarios to classes; ``Reports`` is the type of reports: columns by name.
 
 Examples
 --------
@@ -112,7 +112,7 @@ if TYPE_CHECKING:
 else:
     from importlib import import_module
 
-    #: Where each name is. Devices lie above mechanisms, so that nothing is imported before it is asked for.
+    #: Module of each name. Devices are a higher layer than mechanisms, so that names are imported lazily.
     _MODULES = {
         "Adapted": "mechanisms.custom",
         "BLH": "mechanisms.local_hashing",

@@ -28,7 +28,7 @@ from poolscope.mechanisms.protocols import (
 )
 from poolscope.mechanisms.pure import TOLERANCE, Likelihood, all_probabilities
 
-#: Cells that a matrix may have, 1 GiB of probabilities.
+#: Largest number of cells of a matrix: 1 GiB of probabilities.
 MAX_CELLS = 1 << 27
 
 
@@ -42,7 +42,7 @@ class Channel(Likelihood):
 
     Parameters
     ----------
-    matrix : (objects, reports) probabilities; rows sum to one. Kept as a read-only copy.
+    matrix : (objects, reports) probabilities; rows sum to 1. Stored as a read-only copy.
 
     Examples
     --------
@@ -78,32 +78,32 @@ class Channel(Likelihood):
         for z, end, count in zip(distinct, np.cumsum(counts), counts, strict=True):
             rows = order[end - count : end]
             cumulative = np.cumsum(self.matrix[z])
-            # the last possible report, not the last one, ends at exactly one
+            # normalized, so that the last report with a positive probability ends at exactly 1
             out[rows] = np.searchsorted(cumulative / cumulative[-1], draws[rows], side="right")
         return {"report": out}
 
     def tally(self, reports: Reports) -> Integers:
-        """(reports that there are,) how often each was sent."""
+        """Return (possible reports,) the histogram of the reports."""
         values = np.asarray(reports["report"])
         check_range("report", values, self.matrix.shape[1])
         return np.bincount(values, minlength=self.matrix.shape[1]).astype(np.int64)
 
     def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
-        """By its law: multinomial."""
-        chance = np.asarray(popularity, dtype=np.float64) @ self.matrix
-        return generator(key).multinomial(count, chance / chance.sum()).astype(np.int64)
+        """Draw the histogram, which is multinomial."""
+        probability = np.asarray(popularity, dtype=np.float64) @ self.matrix
+        return generator(key).multinomial(count, probability / probability.sum()).astype(np.int64)
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        """(reports,) zero: `log_likelihood` leaves nothing out."""
+        """Return (reports,) zeros: `log_likelihood` omits nothing."""
         return np.zeros(len(reports["report"]))
 
     def log_likelihood(self, reports: Reports) -> Floats:
-        """(reports, universe) the exact logarithms, with no constant left out."""
+        """Return (reports, universe) the exact log-probabilities."""
         with np.errstate(divide="ignore"):
             return np.log(self.matrix[:, np.asarray(reports["report"])].T)
 
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        """As every likelihood's, but one product with the matrix serves all reports."""
+        """Compute the masses by one matrix product over the distinct reports."""
         seen, which = np.unique(np.asarray(reports["report"]), return_inverse=True)
         columns = self.matrix[:, seen]
         largest = columns.max(axis=0, initial=0.0)
@@ -120,16 +120,15 @@ class Empirical(Channel):
     .. math:: \hat p(y | z) = \frac{c(z, y) + a}{c(z, \cdot) + a R}, \qquad
               \sigma^2 = \frac{\hat p (1 - \hat p)}{c(z, \cdot) + a R + 1}
 
-    for R reports. The default a = 1/2 is Jeffreys' prior, whose estimate is as good for rare reports as for frequent
-    ones; with far more reports than samples of an object take 1/R, one sample's worth in all. Without smoothing a
-    report that was never seen from an object is taken for impossible, and epsilon is infinite.
+    for R reports. The default a = 1/2 is Jeffreys' prior. With far more possible reports than samples of an object, use
+    1/R, which adds the weight of one sample in total. Without smoothing, a report that was never seen from an object is
+    impossible, and epsilon is infinite.
 
     Parameters
     ----------
-    samples : (samples, 2) the object and the report of each, both counted from 0; kept as `counts`, how often each pair
-        was seen, (objects, reports).
-    smoothing : a, what is added to the count of every pair.
-    reports : R; up to the largest report seen where absent.
+    samples : (samples, 2) object and report of each sample, both from 0; stored as `counts`, (objects, reports).
+    smoothing : a, added to the count of every pair.
+    reports : R; default: the largest report seen, plus 1.
 
     Examples
     --------
@@ -151,7 +150,7 @@ class Empirical(Channel):
         counts = count_pairs(samples, self.universe, self.reports)
         unseen = np.flatnonzero(counts.sum(axis=1) == 0)
         if self.smoothing == 0 and len(unseen):
-            rule = f"must have a sample of every object, lacks object {unseen[0]}"
+            rule = f"must have a sample of every object, object {unseen[0]} has none"
             raise InputError(rule, place="samples", remedy="or set a smoothing above 0")
         matrix = counts + self.smoothing
         set_frozen(self, counts=counts, reports=counts.shape[1], matrix=matrix / matrix.sum(axis=1, keepdims=True))
@@ -165,7 +164,7 @@ class Empirical(Channel):
         return errors
 
     def replicas(self, count: int, rng: np.random.Generator) -> Iterator[Channel]:
-        """Channels that the samples leave possible, drawn from the posterior: the Bayesian bootstrap, smoothed.
+        """Draw channels from the posterior given the samples: the Bayesian bootstrap, smoothed.
 
         References
         ----------
@@ -173,27 +172,26 @@ class Empirical(Channel):
         """
         for _ in range(count):
             draws = rng.standard_gamma(self.counts + self.smoothing)
-            # a row of tiny shapes can vanish altogether: then one of its reports has it all
+            # with tiny shape parameters a whole row can underflow: then one report gets all of its probability
             lost = np.flatnonzero(draws.sum(axis=1) == 0.0)
             for z in lost:
                 draws[z, rng.choice(len(draws[z]), p=self.matrix[z])] = 1.0
             yield Channel(universe=self.universe, matrix=draws / draws.sum(axis=1, keepdims=True))
 
     def bootstrap(self, of: Callable[[Channel], ArrayLike], count: int, rng: np.random.Generator) -> Floats:
-        """(count, ...) what a function of the channel is on so many replicas of it.
+        """Return (count, ...) the values of a function of the channel on `count` replicas.
 
-        ``channel.bootstrap(lambda c: ps.posterior(c, reports, adversary), 200, rng)`` shows how far the posterior of a
-        user is uncertain because the channel is; ``channel.bootstrap(lambda c: c.epsilon, 200, rng)`` does so for
-        epsilon.
+        ``channel.bootstrap(lambda c: ps.posterior(c, reports, adversary), 200, rng)`` shows the uncertainty of a user's
+        posterior due to the estimated channel; ``channel.bootstrap(lambda c: c.epsilon, 200, rng)`` that of epsilon.
         """
         return np.stack([np.asarray(of(replica), dtype=np.float64) for replica in self.replicas(count, rng)])
 
 
 def count_pairs(samples: NDArray[np.integer], universe: int, reports: int | None) -> NDArray[np.int64]:
-    """(objects, reports) how often each pair is among the samples."""
+    """Return (objects, reports) the number of samples of each pair."""
     pairs = np.asarray(samples)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs) or pairs.dtype.kind not in "iu" or pairs.min() < 0:
-        raise InputError("must be pairs of an object and a report, counted from 0", value=pairs.shape, place="samples")
+        raise InputError("must be pairs of an object and a report, numbered from 0", value=pairs.shape, place="samples")
     check_objects(pairs[:, 0], universe)
     largest = int(pairs[:, 1].max()) + 1
     size = largest if reports is None else reports
@@ -204,23 +202,23 @@ def count_pairs(samples: NDArray[np.integer], universe: int, reports: int | None
 
 
 def exact_epsilon(matrix: Floats) -> float:
-    """The largest log ratio of two entries of one column; infinite where a zero meets another."""
-    most, least = matrix.max(axis=0), matrix.min(axis=0)
-    possible = most != 0
-    if np.any(least[possible] == 0):
+    """Return the largest log-ratio of two entries of one column; infinite where only one of them is 0."""
+    high, low = matrix.max(axis=0), matrix.min(axis=0)
+    possible = high != 0
+    if np.any(low[possible] == 0):
         return float(np.inf)
-    return float(np.max(np.log(most[possible]) - np.log(least[possible]), initial=0.0))
+    return float(np.max(np.log(high[possible]) - np.log(low[possible]), initial=0.0))
 
 
 def check_cells(objects: int, reports: int) -> None:
-    """A matrix of this shape fits into memory."""
+    """Check that a matrix of this shape fits into memory."""
     if objects * reports > MAX_CELLS:
         rule = f"a channel must have at most {MAX_CELLS} cells (objects times reports)"
         raise InputError(rule, value=objects * reports)
 
 
 def _checked(matrix: NDArray[Any]) -> Floats:
-    """A copy in double precision."""
+    """Return a checked copy in double precision."""
     if np.ndim(matrix) != 2 or 0 in np.shape(matrix) or np.asarray(matrix).dtype.kind not in "fiu":
         raise InputError("must be numbers (objects, reports)", value=np.shape(matrix), place="matrix")
     check_cells(*matrix.shape)
@@ -238,8 +236,8 @@ def _checked(matrix: NDArray[Any]) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Listed(Channel):
-    """A channel whose reports are those of another mechanism, numbered as they are listed."""
+class ListedChannel(Channel):
+    """A channel over the enumerated reports of another mechanism; a report's number is its position in `listed`."""
 
     listed: Reports = field(repr=False)
 
@@ -247,7 +245,7 @@ class Listed(Channel):
         return super().tally({"report": self.numbers(reports)})
 
     def numbers(self, reports: Reports) -> Integers:
-        """(reports,) which of the listed ones each is."""
+        """Return (reports,) the position of each report in `listed`."""
         known = report_count(self.listed)
         together = {
             name: np.concatenate([column, np.asarray(reports[name], dtype=column.dtype)])
@@ -260,7 +258,7 @@ class Listed(Channel):
         return numbers
 
 
-def as_channel(mechanism: HasLikelihood) -> Listed | None:
-    """The mechanism as a channel, where its reports are few and known and it states their probabilities."""
+def as_channel(mechanism: HasLikelihood) -> ListedChannel | None:
+    """Return the mechanism as a channel if its output space is small and its probabilities are known; else None."""
     listed = all_probabilities(mechanism)
-    return None if listed is None else Listed(universe=mechanism.universe, matrix=listed[1].T, listed=listed[0])
+    return None if listed is None else ListedChannel(universe=mechanism.universe, matrix=listed[1].T, listed=listed[0])

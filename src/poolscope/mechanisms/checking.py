@@ -1,4 +1,4 @@
-"""What a caller gives as a mechanism or as its reports: used as it is, or refused, never taken for something else."""
+"""Check mechanisms and reports that callers pass: mechanisms of users, and arrays of reports."""
 
 from __future__ import annotations
 
@@ -11,93 +11,102 @@ from numpy.typing import NDArray
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.mechanisms.custom import Adapted, as_columns, is_ours, owner
 from poolscope.mechanisms.protocols import ReportColumn, Reports
-from poolscope.mechanisms.pure import Counting, Likelihood, Pure, Reporting, Scoring, declared_columns
+from poolscope.mechanisms.pure import Likelihood, MechanismDefaults, Pure, ScoreOracle, SupportOracle, declared_columns
 from poolscope.mechanisms.unary import check_bits
 
-#: What a game and an attack call.
-NEEDED = ("epsilon", "universe", "likelihood_offset", "likelihood_scale", "report", "mass", "sent_masses", "shared_by")
+#: Attributes that a game and an attack use.
+REQUIRED = (
+    "epsilon",
+    "universe",
+    "likelihood_offset",
+    "likelihood_scale",
+    "report",
+    "mass",
+    "sent_masses",
+    "shared_by",
+)
 
-#: What the curator's estimate makes of reports, and of simulated ones.
-COUNTED = ("scores", "score_sums", "support_counts", "tally")
-SIMULATED = ("simulate_counts", "simulate_tally", "simulate_at")
+#: Methods of the frequency estimate: on given reports, and on simulated ones.
+COUNTING = ("scores", "score_sums", "support_counts", "tally")
+SIMULATION = ("simulate_counts", "simulate_tally", "simulate_at")
 
-#: Method that a subclass may override -> the methods that must follow it.
-FOLLOWERS: dict[str, tuple[str, ...]] = {
+#: Method that a subclass may override -> the methods that must be consistent with it.
+DEPENDENTS: dict[str, tuple[str, ...]] = {
     "obfuscate": ("report",),
-    "report": ("obfuscate", "sent_masses", *SIMULATED),
-    "support": ("mass", "sent_masses", "likelihood", "log_likelihood", *COUNTED, *SIMULATED),
+    "report": ("obfuscate", "sent_masses", *SIMULATION),
+    "support": ("mass", "sent_masses", "likelihood", "log_likelihood", *COUNTING, *SIMULATION),
     "likelihood": ("mass", "sent_masses", "log_likelihood"),
     "log_likelihood": ("mass", "sent_masses", "likelihood"),
     "mass": ("sent_masses", "log_likelihood"),
-    "scores": ("score_sums", "tally", *SIMULATED),
+    "scores": ("score_sums", "tally", *SIMULATION),
 }
 
-#: General methods, and what each follows; a method that is not listed is a fast path, which follows nothing.
-GENERAL: dict[Callable[..., Any], tuple[str, ...]] = {
-    Reporting.obfuscate: ("report",),
-    Reporting.sent_masses: ("report", "mass", "support", "likelihood", "log_likelihood"),
+#: Generic methods -> the methods that each calls. A method that is not listed is a fast path and calls none of them.
+GENERIC: dict[Callable[..., Any], tuple[str, ...]] = {
+    MechanismDefaults.obfuscate: ("report",),
+    MechanismDefaults.sent_masses: ("report", "mass", "support", "likelihood", "log_likelihood"),
     Pure.mass: ("support",),
     Pure.likelihood: ("support",),
     Pure.log_likelihood: ("support", "likelihood"),
     Likelihood.likelihood: ("log_likelihood",),
     Likelihood.mass: ("log_likelihood", "likelihood"),
-    Counting.support_counts: ("support",),
-    Counting.scores: ("support",),
-    Counting.score_sums: ("support",),
-    Scoring.score_sums: ("scores", "support"),
-    Scoring.tally: ("scores", "support"),
-    Scoring.simulate_counts: ("report", "scores", "support"),
-    Scoring.simulate_tally: ("report", "scores", "support"),
-    Scoring.simulate_at: ("report", "scores", "support"),
+    SupportOracle.support_counts: ("support",),
+    SupportOracle.scores: ("support",),
+    SupportOracle.score_sums: ("support",),
+    ScoreOracle.score_sums: ("scores", "support"),
+    ScoreOracle.tally: ("scores", "support"),
+    ScoreOracle.simulate_counts: ("report", "scores", "support"),
+    ScoreOracle.simulate_tally: ("report", "scores", "support"),
+    ScoreOracle.simulate_at: ("report", "scores", "support"),
 }
 
 
 def check_mechanism(mechanism: object) -> None:
-    """Refuse what is no mechanism, and a subclass of which a part would be ignored."""
+    """Raise an `InputError` if this is no mechanism, or a subclass whose overridden method would be ignored."""
     if isinstance(mechanism, type):
-        remedy = "make one of it, for example GRR(universe=100, epsilon=2.0)"
+        remedy = "create an instance, for example GRR(universe=100, epsilon=2.0)"
         raise InputError("must be a mechanism, not a class", value=mechanism.__name__, remedy=remedy)
-    lacking = [name for name in NEEDED if not _has(mechanism, name)]
+    lacking = [name for name in REQUIRED if not _has(mechanism, name)]
     if lacking:
         rule = f"must be a mechanism, which has {', '.join(lacking)}"
-        remedy = "one of your own: poolscope.mechanisms.adapt(mine, universe)"
+        remedy = "wrap your own with poolscope.mechanisms.adapt(mine, universe)"
         raise InputError(rule, value=type(mechanism).__name__, remedy=remedy)
     found = ignored(type(mechanism))
     if found is not None:
-        rule = f"{type(mechanism).__name__} overrides {found[0]}, which the inherited {found[1]} does not follow"
-        remedy = "poolscope.mechanisms.adapt(mine, universe) makes everything of your own methods"
+        rule = f"{type(mechanism).__name__} overrides {found[0]}, which the inherited {found[1]} does not use"
+        remedy = "poolscope.mechanisms.adapt(mine, universe) derives all other methods from yours"
         raise InputError(rule, remedy=remedy)
 
 
 def ignored(kind: type) -> tuple[str, str] | None:
-    """A method that a class outside this package overrides, and one of ours that would go on without it."""
-    overridden = {name for name in FOLLOWERS if not is_ours(owner(kind, name))}
-    for name in FOLLOWERS:
-        for follower in FOLLOWERS[name] if name in overridden else ():
-            known = owner(kind, follower)
+    """Return a method that a user's class overrides, and an inherited one that does not call it; None if consistent."""
+    overridden = {name for name in DEPENDENTS if not is_ours(owner(kind, name))}
+    for name in DEPENDENTS:
+        for dependent in DEPENDENTS[name] if name in overridden else ():
+            known = owner(kind, dependent)
             if known is not None and is_ours(known):
-                general = GENERAL.get(vars(known)[follower], ())
-                if not overridden.intersection(general):
-                    return name, follower
+                called = GENERIC.get(vars(known)[dependent], ())
+                if not overridden.intersection(called):
+                    return name, dependent
     return None
 
 
 def _has(mechanism: object, name: str) -> bool:
     try:
         return hasattr(mechanism, name)
-    except InputError:  # a property that says what is missing
+    except InputError:  # the property exists, and its message says what is missing
         return True
 
 
 def checked_reports(mechanism: object, reports: Any) -> Reports:
-    """Reports as columns, refused where they cannot be the mechanism's."""
+    """Return reports as columns, checked against the mechanism's report columns."""
     expected = declared_columns(mechanism)
     if not isinstance(reports, Mapping) and not isinstance(mechanism, Adapted):
         rule = f"reports must be a mapping of the columns {', '.join(expected)}"
         raise InputError(rule, value=type(reports).__name__)
     try:
         columns = as_columns(reports)[0]
-    except ValueError:  # rows of different lengths are no array
+    except ValueError:  # rows of different lengths make no array
         raise InputError("reports must be arrays with a row for each report") from None
     made = mechanism.template if isinstance(mechanism, Adapted) else None
     for name in expected if made is None else made:
@@ -107,7 +116,7 @@ def checked_reports(mechanism: object, reports: Any) -> Reports:
         if made is not None and columns[name].shape[1:] != made[name].shape[1:]:
             rule = f"must be rows of the shape {made[name].shape[1:]}, as the mechanism makes them"
             raise InputError(rule, value=columns[name].shape[1:], place=name)
-        # what a mechanism of one's own declares may be another form than it makes: that of a file
+        # a user's mechanism may declare the form of its files, which can differ from the arrays that it returns
         if name in expected and (made is None or made[name].shape[1:] == expected[name].row):
             _check_column(name, columns[name], expected[name])
     return columns

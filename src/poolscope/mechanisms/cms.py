@@ -20,13 +20,21 @@ from poolscope.mechanisms.protocols import (
     PoolWeights,
     ReportColumn,
     Reports,
-    at,
     check_objects,
     flip_probability,
     set_frozen,
+    with_epsilon,
 )
-from poolscope.mechanisms.pure import even_measure
-from poolscope.mechanisms.sketch import Cells, Sketch, function_totals, over_functions, packed, plain, sketch_counts
+from poolscope.mechanisms.pure import uniform_base_measure
+from poolscope.mechanisms.sketch import (
+    CellMoments,
+    Sketch,
+    function_totals,
+    over_functions,
+    packed_layout,
+    plain_layout,
+    sketch_counts,
+)
 from poolscope.mechanisms.unary import as_bytes, as_words, log_bit_measure, threshold, words_of
 
 
@@ -44,7 +52,7 @@ class CMS(Sketch):
 
     Parameters
     ----------
-    m, hashes, hash_table, seed : the hash functions (`Hashed`).
+    m, hashes, hash_table, seed : the hash functions (`HashedMechanism`).
 
     References
     ----------
@@ -74,10 +82,10 @@ class CMS(Sketch):
         return self.flip
 
     @property
-    def cells(self) -> Cells:
-        """A cell counts set bits."""
+    def cells(self) -> CellMoments:
+        """Moments of a cell, which counts set bits."""
         gain = 1.0 - 2.0 * self.flip
-        return Cells(self.flip, gain, self.flip * (1.0 - self.flip), own=0.0, hit=gain**2)
+        return CellMoments(self.flip, gain, self.flip * (1.0 - self.flip), own=0.0, hit=gain**2)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.m)
@@ -99,21 +107,21 @@ class CMS(Sketch):
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         words = as_words(reports["bits"], self.m)
         out = np.empty((len(words), views.width))
-        seen = self._seen(views)
+        inputs = self._kernel_inputs(views)
         for buckets, starts, order in self.grouped(reports["hash"]):
-            kernels.support_mass(starts, order, buckets, words, *seen, out)
+            kernels.support_mass(starts, order, buckets, words, *inputs, out)
         return out
 
     def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        seen = self._seen(views)
+        inputs = self._kernel_inputs(views)
         made = objects, keys, self.m, threshold(self.flip)
         for buckets, starts, order in self.grouped(self.shared_by(keys)):
-            kernels.sent_masses(starts, order, buckets, *made, *seen, positions, out)
+            kernels.sent_masses(starts, order, buckets, *made, *inputs, positions, out)
 
-    def _seen(self, views: PoolWeights) -> tuple[Integers, Floats, kernels.MassWorkspace]:
-        """What objects add to the masses of a function's buckets, and room for these."""
-        layout = packed(views)
+    def _kernel_inputs(self, views: PoolWeights) -> tuple[Integers, Floats, kernels.MassWorkspace]:
+        """Return the pool weights as the kernels take them, and their scratch arrays."""
+        layout = packed_layout(views)
         return layout.runs, layout.weights, kernels.mass_workspace(self.m, layout.empty(self.m), views.width)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
@@ -131,14 +139,14 @@ class CMS(Sketch):
     def simulate_at(
         self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[np.int64]:
-        """By the closed law of the sketch, not report by report; the law is the same."""
-        flips = [at(self, epsilon).flip for epsilon in epsilons]
+        """Draw from the closed form of the sketch, which has the same distribution as single reports."""
+        flips = [with_epsilon(self, epsilon).flip for epsilon in epsilons]
         return sketch_counts(self.family, flips, popularity, count, key, threads)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoHashCMS(CMS):
-    """Count Mean Sketch without hashing: m is the size of the universe, of one function without collisions.
+    """Count Mean Sketch without hashing: one bijective function, so that m is the size of the universe.
 
     Two objects never share a bucket, so q* is xi itself.
 
@@ -176,7 +184,7 @@ class HCMS(Sketch):
 
     Parameters
     ----------
-    m, hashes, hash_table, seed : the hash functions (`Hashed`); m is a power of two.
+    m, hashes, hash_table, seed : the hash functions (`HashedMechanism`); m is a power of two.
 
     References
     ----------
@@ -208,9 +216,9 @@ class HCMS(Sketch):
         return 0.5
 
     @property
-    def cells(self) -> Cells:
-        """A cell counts agreements with its bucket's column, which is orthogonal to the others."""
-        return Cells(0.5, self.p_star - 0.5, 0.25, own=0.0, hit=0.0)
+    def cells(self) -> CellMoments:
+        """Moments of a cell, which counts agreements with its bucket's column; columns are orthogonal."""
+        return CellMoments(0.5, self.p_star - 0.5, 0.25, own=0.0, hit=0.0)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         buckets = self.family.buckets(np.asarray(reports["hash"], dtype=np.int64))
@@ -220,7 +228,7 @@ class HCMS(Sketch):
         return supported
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, self.family.size * self.m)
+        return uniform_base_measure(reports, self.p_star, self.family.size * self.m)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
@@ -234,14 +242,14 @@ class HCMS(Sketch):
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros((len(reports["hash"]), views.width))
-        layout = plain(views)
-        seen = layout.runs, layout.weights, empty_table(self.m, views.width)
+        layout = plain_layout(views)
+        inputs = layout.runs, layout.weights, empty_table(self.m, views.width)
         for buckets, starts, order in self.grouped(reports["hash"]):
-            hadamard_kernels.support_mass(starts, order, buckets, reports["coordinate"], reports["bit"], *seen, out)
+            hadamard_kernels.support_mass(starts, order, buckets, reports["coordinate"], reports["bit"], *inputs, out)
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        """Agreements: (reports + bits in the object's direction) / 2, from one transform for each function."""
+        """Return (reports + sum of agreeing minus disagreeing bits) / 2, from one transform per hash function."""
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros(self.universe, dtype=np.int64)
         for buckets, starts, order in self.grouped(reports["hash"]):
@@ -253,7 +261,7 @@ class HCMS(Sketch):
         return out
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
-        """By the closed law: given how many reports a function has, its coordinates' bits are sums of equal coins."""
+        """Draw from the closed form: given the reports of a function, the sums of its coordinates are binomial."""
         totals = function_totals(self.family, count, key)
         shares = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
 

@@ -1,4 +1,4 @@
-"""A mechanism of one's own: any object that can obfuscate and knows the likelihood of what it sends."""
+"""Custom mechanisms: any object with `obfuscate` and `log_likelihood`, adapted to the package's interface."""
 
 from __future__ import annotations
 
@@ -14,37 +14,44 @@ from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects, report_count
-from poolscope.mechanisms.pure import CELLS_LISTED, Counting, Likelihood, declared_columns, of_columns, unstated
+from poolscope.mechanisms.pure import (
+    CELLS_LISTED,
+    Likelihood,
+    SupportOracle,
+    declared_columns,
+    enumerate_reports,
+    missing_base_measure,
+)
 from poolscope.population.universe import Universe
 
-#: The name of the only column where a mechanism's reports are one array.
+#: Name of the column of a mechanism whose reports are one array.
 REPORT = "report"
 
-#: What a mechanism states together for the linear estimate.
+#: Attributes that together give a mechanism the linear estimate.
 SUPPORTING = ("support", "p_star", "q_star")
 
 
-class Own(Protocol):
-    """What a mechanism of one's own must do; it may do more (`adapt`).
+class CustomMechanism(Protocol):
+    """The required methods of a custom mechanism; `adapt` lists optional ones.
 
-    A report is a row: reports are one array, or a mapping of arrays, with a row for each of them.
+    Reports are one array, or a mapping of arrays, with a row per report.
     """
 
     def obfuscate(self, objects: Objects, rng: np.random.Generator) -> ArrayLike | Mapping[str, ArrayLike]:
-        """One report for each object, each drawn on its own."""
+        """Draw one report for each object, independently."""
         ...
 
     def log_likelihood(self, reports: Any) -> ArrayLike:
-        """(reports, universe) log Pr[report | z], up to a constant of the report; -inf is impossible."""
+        """Return (reports, universe) log Pr[report | z], up to a constant of each report; -inf is impossible."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Adapted(Likelihood):
-    """A mechanism of one's own as the game and the attack take it (see `adapt`).
+    """A custom mechanism with the interface of the built-in ones (see `adapt`).
 
-    Every report is made by a call of its own, with a generator that begins where the report's key says: what a report
-    is depends neither on the user's other reports nor on blocks and threads.
+    Every report is drawn by a separate call, with a generator seeded by the report's key. A report therefore depends
+    neither on the user's other reports nor on blocks and threads.
 
     Examples
     --------
@@ -60,26 +67,26 @@ class Adapted(Likelihood):
     (True, 30)
     """
 
-    mechanism: Own
+    mechanism: CustomMechanism
     universe: int
     template: Reports = field(repr=False)
     bare: bool = field(repr=False)
 
     @property
     def epsilon(self) -> float:
-        """What the mechanism claims; NaN where it claims nothing."""
+        """The declared epsilon; NaN where the mechanism declares none."""
         return float(getattr(self.mechanism, "epsilon", math.nan))
 
     @property
     def report_columns(self) -> Mapping[str, ReportColumn]:
         columns: Mapping[str, ReportColumn] | None = getattr(self.mechanism, "report_columns", None)
         if columns is None:
-            remedy = "give it an attribute report_columns"
-            raise InputError("this mechanism does not say what its reports are in a file", remedy=remedy)
+            remedy = "add an attribute report_columns"
+            raise InputError("this mechanism does not declare the columns of its reports", remedy=remedy)
         return columns
 
     def obfuscate(self, objects: Objects, rng: np.random.Generator) -> Reports:
-        """All at once, as the mechanism itself does."""
+        """Draw all reports in one call of the mechanism."""
         objects = np.asarray(objects, dtype=np.int64)
         check_objects(objects, self.universe)
         return as_columns(self.mechanism.obfuscate(objects, rng), len(objects))[0] if len(objects) else self.template
@@ -87,48 +94,48 @@ class Adapted(Likelihood):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         fast = getattr(self.mechanism, "report", None)
-        if fast is not None and not _older(type(self.mechanism), "report", "obfuscate"):
+        if fast is not None and not _is_outdated(type(self.mechanism), "report", "obfuscate"):
             return as_columns(fast(objects, keys), len(objects))[0]
-        at = _streams()
-        made = [as_columns(self.mechanism.obfuscate(objects[i : i + 1], at(key)), 1)[0] for i, key in enumerate(keys)]
+        seek = _streams()
+        made = [as_columns(self.mechanism.obfuscate(objects[i : i + 1], seek(key)), 1)[0] for i, key in enumerate(keys)]
         if not made:
             return self.template
         return {name: np.concatenate([one[name] for one in made]) for name in self.template}
 
     def log_likelihood(self, reports: Reports) -> Floats:
-        values = self.mechanism.log_likelihood(self._own(reports))
+        values = self.mechanism.log_likelihood(self._native(reports))
         return checked_likelihood(values, report_count(reports), self.universe)
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        """As the mechanism states it, or zeros where its probabilities sum to one."""
-        stated = getattr(self.mechanism, "log_base_measure", None)
-        if stated is None and not self.is_normalized:
-            raise unstated(self.mechanism)
-        if stated is None:
+        """Return the mechanism's own base measure, or zeros where its probabilities sum to 1."""
+        own = getattr(self.mechanism, "log_base_measure", None)
+        if own is None and not self.is_normalized:
+            raise missing_base_measure(self.mechanism)
+        if own is None:
             return np.zeros(report_count(reports))
-        count, values = report_count(reports), np.asarray(stated(self._own(reports)), dtype=np.float64)
+        count, values = report_count(reports), np.asarray(own(self._native(reports)), dtype=np.float64)
         if values.shape != (count,) or np.isnan(values).any() or np.any(values == np.inf):
             raise InputError(f"log_base_measure must give a number for each report, {(count,)}", value=values.shape)
         return values
 
-    def _own(self, reports: Reports) -> Any:
-        """The reports as the mechanism makes them."""
+    def _native(self, reports: Reports) -> Any:
+        """Return the reports in the form that the mechanism returns."""
         return reports[REPORT] if self.bare else reports
 
     def mass(self, reports: Reports | NDArray[Any], views: PoolWeights) -> Floats:
         return super().mass(as_columns(reports)[0], views)
 
     def all_reports(self) -> Reports | None:
-        """Every report, as the mechanism lists them or as its columns do; None where they are many or not known."""
+        """Return every report, from the mechanism's own list or its columns; None where the output space is large."""
         offered = getattr(self.mechanism, "all_reports", None)
         if offered is not None:
             listed = offered()
-            return None if listed is None else self._alike(as_columns(listed)[0])
-        found = of_columns(declared_columns(self), CELLS_LISTED // self.universe)
-        return None if found is None else self._alike(found)
+            return None if listed is None else self._as_template(as_columns(listed)[0])
+        found = enumerate_reports(declared_columns(self), CELLS_LISTED // self.universe)
+        return None if found is None else self._as_template(found)
 
-    def _alike(self, reports: Reports) -> Reports | None:
-        """The reports in the form of those that it makes; None where they are others."""
+    def _as_template(self, reports: Reports) -> Reports | None:
+        """Return the reports with the types of the template; None where columns or shapes differ."""
         if set(reports) != set(self.template):
             return None
         if any(reports[name].shape[1:] != column.shape[1:] for name, column in self.template.items()):
@@ -137,8 +144,8 @@ class Adapted(Likelihood):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Supporting(Adapted, Counting):
-    """One that also states which objects a report supports, and how often: it has the linear estimate."""
+class SupportingAdapted(Adapted, SupportOracle):
+    """A custom mechanism with support, p* and q*, which give it the linear estimate."""
 
     @property
     def p_star(self) -> float:
@@ -149,7 +156,7 @@ class Supporting(Adapted, Counting):
         return float(self.mechanism.q_star)  # type: ignore[attr-defined]
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
-        found = np.asarray(self.mechanism.support(self._own(reports)))  # type: ignore[attr-defined]
+        found = np.asarray(self.mechanism.support(self._native(reports)))  # type: ignore[attr-defined]
         shape = report_count(reports), self.universe
         if found.shape != shape or found.dtype != np.bool_:
             value = f"{found.dtype} {found.shape}"
@@ -157,18 +164,17 @@ class Supporting(Adapted, Counting):
         return found
 
 
-def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
-    """Make a mechanism of one's own fit for `Game`, `attack` and the other functions that take one.
+def adapt(mechanism: CustomMechanism, universe: int | Universe) -> Adapted:
+    """Adapt a custom mechanism for `Game`, `attack` and the other functions that take a mechanism.
 
     Parameters
     ----------
-    mechanism : any object with ``obfuscate(objects, rng)`` and ``log_likelihood(reports)`` (`Own`). More of it is used
-        where it is there: ``epsilon``, what it claims; ``report(objects, keys)``, reports from a 64-bit key each, which
-        is faster than a call for each report; ``report_columns``, what its reports are in a file (`ReportColumn`);
-        ``all_reports()``, every report that there is; ``log_base_measure(reports)``, (reports,) what `log_likelihood`
-        leaves out of the logarithm of the probability, which devices that memoize need (nothing where the likelihoods
-        of all reports sum to one). One that has ``support(reports)``, whether each report supports each object, with
-        ``p_star`` and ``q_star``, how often it supports its own object and another, has the linear estimate.
+    mechanism : any object with ``obfuscate(objects, rng)`` and ``log_likelihood(reports)`` (`CustomMechanism`).
+        Optional attributes: ``epsilon``, the declared epsilon; ``report(objects, keys)``, reports from one 64-bit key
+        each, faster than one call per report; ``report_columns``, the columns of its files (`ReportColumn`);
+        ``all_reports()``, all possible reports; ``log_base_measure(reports)``, (reports,) the constant that
+        ``log_likelihood`` omits, needed for memoization unless the likelihoods sum to 1. With ``support(reports)``,
+        ``p_star`` and ``q_star`` it has the linear frequency estimate.
     universe : the universe, or its size.
 
     Examples
@@ -186,55 +192,56 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
     """
     size = universe.size if isinstance(universe, Universe) else universe
     if not is_integer(size) or size < 1:
-        raise InputError("universe must be a Universe or how many objects there are", value=universe)
+        raise InputError("universe must be a Universe or the number of objects", value=universe)
     if isinstance(mechanism, type):
-        raise InputError("must be a mechanism, not a class", value=mechanism.__name__, remedy="make one of it first")
+        remedy = "create an instance first"
+        raise InputError("must be a mechanism, not a class", value=mechanism.__name__, remedy=remedy)
     for name in ("obfuscate", "log_likelihood"):
         if not callable(getattr(mechanism, name, None)):
             raise InputError(f"a mechanism must have a method {name}", value=type(mechanism).__name__)
-    # one report of the first object shows what reports look like
+    # one report of the first object shows the columns and their types
     first = mechanism.obfuscate(np.zeros(1, dtype=np.int64), _streams()(np.uint64(0)))
     columns, bare = as_columns(first, 1)
     supporting = all(hasattr(mechanism, name) for name in SUPPORTING) and not _inherits_supports(type(mechanism))
-    adapted = (Supporting if supporting else Adapted)(
+    adapted = (SupportingAdapted if supporting else Adapted)(
         mechanism=mechanism,
         universe=int(size),
         template={name: column[:0] for name, column in columns.items()},
         bare=bare,
     )
     adapted.log_likelihood(columns)
-    if isinstance(adapted, Supporting):
+    if isinstance(adapted, SupportingAdapted):
         adapted.support(columns)
         if not 0 <= adapted.q_star < adapted.p_star <= 1:
-            rule = "p_star and q_star must be probabilities, the first the larger"
+            rule = "p_star and q_star must be probabilities, with q_star < p_star"
             raise InputError(rule, value=(adapted.p_star, adapted.q_star))
     return adapted
 
 
 def owner(kind: type, name: str) -> type | None:
-    """The class that defines an attribute of a class."""
+    """Return the class in the method resolution order that defines an attribute."""
     return next((own for own in kind.__mro__ if name in vars(own)), None)
 
 
 def is_ours(kind: type | None) -> bool:
-    """Whether a class is of this package; so is none."""
+    """Return whether a class belongs to this package; None counts as ours."""
     return kind is None or kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-def _older(kind: type, method: str, other: str) -> bool:
-    """Whether a method is inherited past a subclass that overrides the other one, and so does not follow it."""
+def _is_outdated(kind: type, method: str, other: str) -> bool:
+    """Return whether `method` is inherited from a base of the class that overrides `other`, so that it ignores it."""
     of_one, of_other = owner(kind, method), owner(kind, other)
     return of_one is not of_other and of_one is not None and of_other is not None and issubclass(of_other, of_one)
 
 
 def _inherits_supports(kind: type) -> bool:
-    """Whether supports are those of a built-in mechanism, of which a subclass samples or states something else."""
+    """Return whether supports are inherited from a built-in class while sampling or likelihood are overridden."""
     own = [name for name in ("obfuscate", "report", "likelihood", "log_likelihood") if not is_ours(owner(kind, name))]
     return bool(own) and any(owner(kind, name) is not None and is_ours(owner(kind, name)) for name in SUPPORTING)
 
 
 def as_columns(reports: ArrayLike | Mapping[str, ArrayLike], count: int | None = None) -> tuple[Reports, bool]:
-    """Reports as a mapping of arrays, and whether they were one array."""
+    """Return reports as a mapping of arrays, and whether they were a single array."""
     bare = not isinstance(reports, Mapping)
     given = {REPORT: reports} if bare else reports
     assert isinstance(given, Mapping)
@@ -250,7 +257,7 @@ def as_columns(reports: ArrayLike | Mapping[str, ArrayLike], count: int | None =
 
 
 def checked_likelihood(values: ArrayLike, reports: int, universe: int) -> Floats:
-    """Log-likelihoods of the right shape, none of them NaN or infinitely likely."""
+    """Return log-likelihoods as an array, checked for shape, NaN and +inf."""
     table = np.asarray(values, dtype=np.float64)
     if table.shape != (reports, universe):
         raise InputError(f"log_likelihood must give (reports, universe), {(reports, universe)}", value=table.shape)
@@ -261,16 +268,16 @@ def checked_likelihood(values: ArrayLike, reports: int, universe: int) -> Floats
 
 
 def _streams() -> Callable[[np.uint64], np.random.Generator]:
-    """A generator that is set to the beginning of a key's stream; a new one for each key would take ten times as long.
+    """Return a function that resets one generator to the start of a key's stream.
 
-    Philox is counter-based: key and counter are its whole state.
+    Creating a generator per key takes ten times as long. Philox is counter-based: key and counter are its whole state.
     """
     bits = np.random.Philox(key=0)
     rng, state = np.random.Generator(bits), bits.state
 
-    def at(key: np.uint64) -> np.random.Generator:
+    def seek(key: np.uint64) -> np.random.Generator:
         state["state"]["key"][0] = key
         bits.state = state
         return rng
 
-    return at
+    return seek

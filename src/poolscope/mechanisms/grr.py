@@ -1,4 +1,4 @@
-"""k-ary randomized response, the object itself or another one, and its limit without noise."""
+"""k-ary (generalized) randomized response, and the identity as its noiseless limit."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import hadamard as kernels
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects
-from poolscope.mechanisms.pure import Sized, drawn, even_measure
+from poolscope.mechanisms.pure import Sized, draw_object_counts, uniform_base_measure
 
 
-def response(epsilon: float, values: int) -> tuple[float, float]:
-    """Randomized response: the probability of the truth, and of each other value."""
+def randomized_response(epsilon: float, values: int) -> tuple[float, float]:
+    """Return the probability of the true value, and that of each other value, in k-ary randomized response."""
     truth = 1.0 / (1.0 + (values - 1) * math.exp(-epsilon))
     return truth, math.exp(-epsilon) * truth
 
@@ -30,7 +30,7 @@ class GRR(Sized):
     .. math:: p^* = \frac{e^\epsilon}{e^\epsilon + d - 1}, \qquad q^* = \frac{1}{e^\epsilon + d - 1}, \qquad
               \mathrm{Var}_0 = N \frac{d - 2 + e^\epsilon}{(e^\epsilon - 1)^2}
 
-    with Var_0 the variance of the count of an object that nobody has. It is the best choice for few objects or a large
+    with Var_0 the variance of the estimated count of an object that nobody has. It suits small universes and large
     epsilon: its variance is below that of optimized unary encoding for d < 3 e^epsilon + 2.
 
     References
@@ -53,11 +53,11 @@ class GRR(Sized):
 
     @property
     def p_star(self) -> float:
-        return response(self.epsilon, self.universe)[0]
+        return randomized_response(self.epsilon, self.universe)[0]
 
     @property
     def q_star(self) -> float:
-        return response(self.epsilon, self.universe)[1]
+        return randomized_response(self.epsilon, self.universe)[1]
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
@@ -66,7 +66,7 @@ class GRR(Sized):
         return {"value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, 1)
+        return uniform_base_measure(reports, self.p_star, 1)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         supported: NDArray[np.bool_] = np.asarray(reports["value"])[:, None] == np.arange(self.universe)
@@ -83,15 +83,15 @@ class GRR(Sized):
         return np.bincount(reports["value"], minlength=self.universe).astype(np.int64)
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
-        """By the closed law: a report is its object with probability p* - q*, and else uniform over all objects."""
-        rng, own = drawn(popularity, count, key)
+        """Draw from the closed form: a report is its object with probability p* - q*, else uniform over all objects."""
+        rng, own = draw_object_counts(popularity, count, key)
         own = rng.binomial(own, self.p_star - self.q_star)
         return own + rng.multinomial(count - own.sum(), np.full(self.universe, 1.0 / self.universe))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity(GRR):
-    """No protection at all: the report of z is z itself.
+    """No privacy protection: the report of z is z itself.
 
     It is randomized response with an infinite epsilon, p* = 1 and q* = 0: the mechanism of the non-private game.
 

@@ -1,4 +1,4 @@
-"""Hadamard response: a column of the Hadamard matrix in which the object's row is one."""
+"""Hadamard response: a column of the Hadamard matrix, most likely one in which the object's row is 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from poolscope.core.randomness import generator
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.protocols import (
-    LARGEST_EPSILON,
+    MAX_EPSILON,
     PoolWeights,
     ReportColumn,
     Reports,
@@ -23,21 +23,21 @@ from poolscope.mechanisms.protocols import (
     derived_field,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Sized, binomial_noise, even_measure
+from poolscope.mechanisms.pure import Sized, binomial_noise, uniform_base_measure
 
-#: Up to this epsilon one block is the published form.
+#: Up to this epsilon, the published mechanism has one block.
 HIGH_PRIVACY = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class HadamardResponse(Sized):
-    r"""Hadamard response, with as many blocks as suit epsilon.
+    r"""Hadamard response, with a number of blocks that depends on epsilon.
 
     H is the +1/-1 Hadamard matrix of order b, a power of two: H[i, j] is minus one to the number of bits that i and j
     share. Each of B blocks has b columns and takes b-1 of the d objects, one after the other: object z is in block z
-    div (b-1) and has row z mod (b-1) + 1, as row 0 is all ones and tells nothing. The b/2 columns of its block in which
-    its row is 1 are its support. A report of z is a column: each of the support has e^epsilon times the probability of
-    each other one, of its block or another, so that with u = 1 / (e^epsilon + 2B - 1)
+    div (b-1) and has row z mod (b-1) + 1, as row 0 is all ones and carries no information. Its support are the b/2
+    columns of its block in which its row is 1. A report of z is a column. Each column of the support has e^epsilon
+    times the probability of every other column, of any block, so that with u = 1 / (e^epsilon + 2B - 1)
 
     .. math:: p^* = e^\epsilon u, \qquad q = \tfrac12 (e^\epsilon + 1) u \text{ in the same block}, \qquad
               q = u \text{ in another}
@@ -46,23 +46,22 @@ class HadamardResponse(Sized):
     blocks are disjoint. q* is the mean over pairs of objects. With one block this is e^epsilon / (e^epsilon + 1) and
     1/2.
 
-    The curator takes a report outside the block of z for one that says nothing of z: it scores 1/2, one in the support
-    of z scores 1 and one elsewhere in the block 0. Then every other object has the mean 1/2, whatever its block, and
+    A report outside the block of z carries no information about z and scores 1/2. A report in the support of z scores
+    1, one elsewhere in the block 0. Every other object then has the mean 1/2, whatever its block, and
 
     .. math:: \mathrm{own} = \tfrac12 + \tfrac12 (e^\epsilon - 1) u, \qquad
               \mathrm{Var}_0 = N \frac{(e^\epsilon + 1) u F + 2u (1 - F)}{((e^\epsilon - 1) u)^2}
 
-    with Var_0 the variance of the count of an object that nobody has, F being the popularity of its block. With one
-    block a score is whether a report supports z.
+    with Var_0 the variance of the estimated count of an object that nobody has, F being the popularity of its block.
+    With one block, scores are 1 inside the support and 0 outside.
 
-    A report is one number below 2(d + B), and one Walsh-Hadamard transform of each block, of the masses or of the
-    reports' histogram, serves all reports.
+    A report is one number below 2(d + B). One Walsh-Hadamard transform per block, of the masses or of the histogram,
+    evaluates all reports.
 
     Parameters
     ----------
-    blocks : B. Where absent, 1 up to epsilon = 1, beyond it 2^(ceil(log2 min(e^epsilon, 2d)) - 1), as published. Then b
-        is the smallest power of two above d/B; blocks that this leaves without an object are dropped, as in the
-        authors' code.
+    blocks : B. The default is 1 up to epsilon = 1, above it 2^(ceil(log2 min(e^epsilon, 2d)) - 1), as published. Then b
+        is the smallest power of two above d/B. Blocks without an object are dropped, as in the authors' code.
 
     References
     ----------
@@ -92,13 +91,13 @@ class HadamardResponse(Sized):
 
     @property
     def order(self) -> int:
-        """b, the order of the matrix: the objects of a block, rounded up, have a row each but for row 0."""
+        """b, the order of the matrix: a row for each object of a block, and row 0, which is unused."""
         return 1 << (-(-self.universe // self.blocks)).bit_length()
 
     @property
     def unit(self) -> float:
-        """u, the probability of as many columns outside the support as are in it."""
-        if self.epsilon >= LARGEST_EPSILON:
+        """u, the probability of b/2 columns outside the support."""
+        if self.epsilon >= MAX_EPSILON:
             return math.exp(-self.epsilon)
         return 1.0 / (2.0 * self.blocks - 1.0 + math.exp(self.epsilon))
 
@@ -108,14 +107,14 @@ class HadamardResponse(Sized):
 
     @property
     def q_star(self) -> float:
-        sizes = np.bincount(self._places()[0]).astype(np.float64)
+        sizes = np.bincount(self._block_and_row()[0]).astype(np.float64)
         others = max(self.universe * (self.universe - 1.0), 1.0)
         outside = 1.0 - float(np.sum(sizes * (sizes - 1.0))) / others if self.blocks > 1 else 0.0
         return (1.0 - outside) * 0.5 * self.inside + outside * self.unit
 
     @property
     def support_prob_no_collision(self) -> float:
-        """Of an object in another block, where there is one: its support is disjoint."""
+        """Support probability of an object in another block, whose support is disjoint; with one block, in the same."""
         return 0.5 * self.inside if self.blocks == 1 else self.unit
 
     @property
@@ -136,8 +135,8 @@ class HadamardResponse(Sized):
         return self.blocks == 1
 
     def noise(self, counts: Floats, reports: float) -> Floats:
-        """That of scores 0 and 1 with the same means, less 1/4 for each report outside the block: it scores 1/2."""
-        block = self._places()[0]
+        """Return the variance of binary scores with the same means, minus 1/4 per report outside the block."""
+        block = self._block_and_row()[0]
         shares = np.bincount(block, weights=counts, minlength=self.blocks)
         within = reports * shares / max(shares.sum(), np.finfo(float).tiny) if self.blocks > 1 else np.array([reports])
         outside = within * (1.0 - self.inside) + (reports - within) * (1.0 - 2.0 * self.unit)
@@ -150,7 +149,7 @@ class HadamardResponse(Sized):
         return {"value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, self.order // 2)
+        return uniform_base_measure(reports, self.p_star, self.order // 2)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         within, agrees = self._compared(reports)
@@ -162,7 +161,7 @@ class HadamardResponse(Sized):
 
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         table = np.zeros((self.order, self.blocks, views.width))
-        block, row = self._places()
+        block, row = self._block_and_row()
         table[row, block] = views.matrix()
         transform(table.reshape(self.order, -1))
         out = np.empty((len(reports["value"]), views.width))
@@ -177,30 +176,32 @@ class HadamardResponse(Sized):
         return self._score_sums(self._histogram(reports))
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[Any]:
-        r"""By the closed law: with t = (e^epsilon - 1) / (e^epsilon + 1), columns y of a block have the probabilities
+        r"""Draw from the closed form.
+
+        With t = (e^epsilon - 1) / (e^epsilon + 1), columns y of a block have the probabilities
 
         .. math:: \propto 1 + t \Bigl(\sum_{z \in \mathrm{block}} f(z) H[r_z, y] - \sum_{\mathrm{others}} f(z)\Bigr)
         """
         frequency = np.asarray(popularity) / np.sum(popularity)
         table = np.zeros((self.order, self.blocks))
-        block, row = self._places()
+        block, row = self._block_and_row()
         table[row, block] = frequency
         transform(table)
-        # the first row is all ones: it sums each block; what lies outside one is nothing where there is no other
+        # row 0 is all ones, so that it holds the sum of each block
         outside = table[0].sum() - table[0]
-        tilt = 2.0 * (1.0 - 1.0 / (1.0 + math.exp(min(self.epsilon, LARGEST_EPSILON)))) - 1.0
-        # rounding must not make a probability negative
-        chance = np.maximum(1.0 + tilt * (table - outside), 0.0).T.ravel()
-        return self._score_sums(generator(key).multinomial(count, chance / chance.sum()))
+        tilt = 2.0 * (1.0 - 1.0 / (1.0 + math.exp(min(self.epsilon, MAX_EPSILON)))) - 1.0
+        # rounding could make a probability negative
+        probability = np.maximum(1.0 + tilt * (table - outside), 0.0).T.ravel()
+        return self._score_sums(generator(key).multinomial(count, probability / probability.sum()))
 
-    def _places(self) -> tuple[Integers, Integers]:
-        """(universe,) the block of each object, and its row there."""
+    def _block_and_row(self) -> tuple[Integers, Integers]:
+        """Return (universe,) the block of each object, and its row in the block."""
         block, row = np.divmod(np.arange(self.universe), self.order - 1)
         return block, row + 1
 
     def _compared(self, reports: Reports) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """(reports, universe) whether each object is in the block of the report, and whether its row is 1 there."""
-        block, row = self._places()
+        """Return (reports, universe) whether each object is in the report's block, and whether its row is 1 there."""
+        block, row = self._block_and_row()
         of, column = np.divmod(np.asarray(reports["value"], dtype=np.int64)[:, None], self.order)
         return of == block, np.bitwise_count(column & row) % 2 == 0
 
@@ -208,21 +209,21 @@ class HadamardResponse(Sized):
         return np.bincount(reports["value"], minlength=self.blocks * self.order)
 
     def _agreement(self, histogram: NDArray[np.integer]) -> tuple[Integers, Integers]:
-        """(universe,) reports in the block of each object, and those in whose columns its row is 1 less the others."""
+        """Return (universe,) the reports in the block of each object, and its agreements minus disagreements."""
         sums = np.ascontiguousarray(histogram.astype(np.int64).reshape(self.blocks, self.order).T)
         transform(sums)
-        block, row = self._places()
+        block, row = self._block_and_row()
         return sums[0, block], sums[row, block]
 
     def _score_sums(self, histogram: NDArray[np.integer]) -> NDArray[Any]:
-        """(universe,) (reports + agreement) / 2: with one block, how many support the object."""
+        """Return (universe,) (reports + agreement) / 2; with one block, the support counts."""
         sums = histogram.sum() + self._agreement(histogram)[1]
         counts: NDArray[Any] = sums // 2 if self.binary_scores else sums / 2
         return counts
 
 
 def published_blocks(epsilon: float, universe: int) -> int:
-    """The number of blocks for this epsilon: one where privacy is high, else as the general form has it."""
+    """Return the published number of blocks: 1 for high privacy, else that of the general form."""
     if epsilon <= HIGH_PRIVACY:
         return 1
-    return 1 << math.ceil(math.log2(min(math.exp(min(epsilon, LARGEST_EPSILON)), 2.0 * universe))) - 1
+    return 1 << math.ceil(math.log2(min(math.exp(min(epsilon, MAX_EPSILON)), 2.0 * universe))) - 1

@@ -1,7 +1,7 @@
 """Families of hash functions from objects to buckets 0..m-1, and reports grouped by function.
 
-A family answers one question: the buckets of all objects under some of its functions. Rows are computed on demand, so
-that 65,536 functions on 250,000 objects need no table. What is tabulated for a function is used by all its reports.
+A family maps all objects to buckets under each of its functions. Rows are computed on demand, so that 65,536 functions
+on 250,000 objects need no table. Reports are grouped by function, so that each row is computed once.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from poolscope.kernels import hashing as kernels
 
 PRIME = (1 << 31) - 1
 
-#: Most buckets: computed functions are uniform over so many to two parts in a hundred, and over fewer to less.
+#: Maximum number of buckets: computed functions are then uniform to a relative 2%, and to less with fewer buckets.
 MAX_BUCKETS = 1 << 24
 
-#: Cells (functions, objects) that are looked at for how far pairs of objects of a given table differ.
-PAIRS_LOOKED_AT = 1 << 26
+#: Comparisons (functions times pairs of objects) in the variance of collision rates of a given table.
+MAX_COMPARISONS = 1 << 26
 
 Buckets = NDArray[np.uint32]
 
 
 class Collisions(NamedTuple):
-    """The share of the functions under which two objects meet in a bucket: its mean over pairs, and its variance."""
+    """The collision rate of two objects, as a share of the functions: mean and variance over pairs of objects."""
 
     share: float
     variance: float
 
 
-class Tabulated(Protocol):
+class FunctionFamily(Protocol):
     """Functions 0..size-1 of objects 0..universe-1."""
 
     @property
@@ -48,11 +48,11 @@ class Tabulated(Protocol):
     def universe(self) -> int: ...
 
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
-        """(len(functions), universe) the bucket of every object under each of these functions."""
+        """Return (functions, universe) the bucket of every object under each of these functions."""
         ...
 
 
-class HashFamily(Tabulated, Protocol):
+class HashFamily(FunctionFamily, Protocol):
     """Functions to buckets 0..m-1."""
 
     @property
@@ -60,11 +60,11 @@ class HashFamily(Tabulated, Protocol):
 
     @property
     def collisions(self) -> Collisions:
-        """How often two objects collide: of drawn functions over the draw, of given ones over the pairs of objects."""
+        """Collision rate of two objects: over the draw of the functions, or over the pairs of a given table."""
         ...
 
     def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
-        """(len(functions),) the bucket of one object under each: functions and objects side by side."""
+        """Return (functions,) the bucket of objects[i] under functions[i]."""
         ...
 
 
@@ -80,7 +80,7 @@ class PolynomialFamily:
     into m intervals keeps the independence; each bucket gets p/m of the p values to within one or two, so it is
     uniform to a relative 2m/p (1e-6 for m = 1024). The tests go through a small field exhaustively.
 
-    Coefficients come from `seed`: the functions are facts of the deployment, not of a run.
+    Coefficients derive from `seed`: the functions belong to the deployment, not to a run.
     """
 
     universe: int
@@ -97,12 +97,12 @@ class PolynomialFamily:
 
     @property
     def collisions(self) -> Collisions:
-        """Two objects meet under each function with probability 1/m, independently of the other functions."""
+        """Two objects collide under each function with probability 1/m, independently."""
         share = 1.0 / self.m
         return Collisions(share, share * (1.0 - share) / self.size)
 
     def coefficients(self, functions: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """(len(functions), 3) uniform in 0..p-1: 64 random bits modulo p, uniform to 2^-33."""
+        """Return (functions, 3) coefficients in 0..p-1: 64 random bits modulo p, uniform to 2^-33."""
         keys = children(self.seed, 3 * functions[:, None] + np.arange(3))
         return (keys % np.uint64(PRIME)).astype(np.uint32)
 
@@ -114,7 +114,7 @@ class PolynomialFamily:
     def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
         a, b, c = self.coefficients(functions).T.astype(np.uint64)
         x, p = objects.astype(np.uint64), np.uint64(PRIME)
-        # below 2^63: no product overflows
+        # all terms are below 2^63, so that nothing overflows
         value = (a * (x * x % p) + b * x + c) % p
         buckets: Buckets = (value * np.uint64(self.m) >> np.uint64(31)).astype(np.uint32)
         return buckets
@@ -152,15 +152,15 @@ class TableFamily:
 
     @cached_property
     def collisions(self) -> Collisions:
-        """The mean of all pairs, counted in the table; the variance of those of some objects with all others."""
+        """Exact mean over all pairs; variance over pairs of a sample of objects with all others."""
         size, universe = self.table.shape
         if universe < 2:
             return Collisions(0.0, 0.0)
-        held = (np.bincount(row, minlength=self.m) for row in self.table)
-        share = sum(int(np.sum(n * (n - 1))) for n in held) / (size * universe * (universe - 1))
-        some = np.linspace(0, universe - 1, min(universe, max(2, PAIRS_LOOKED_AT // self.table.size))).astype(int)
-        met = np.array([(self.table == self.table[:, z, None]).mean(axis=0) for z in some])
-        others = np.arange(universe) != some[:, None]
+        bucket_sizes = (np.bincount(row, minlength=self.m) for row in self.table)
+        share = sum(int(np.sum(n * (n - 1))) for n in bucket_sizes) / (size * universe * (universe - 1))
+        sample = np.linspace(0, universe - 1, min(universe, max(2, MAX_COMPARISONS // self.table.size))).astype(int)
+        met = np.array([(self.table == self.table[:, z, None]).mean(axis=0) for z in sample])
+        others = np.arange(universe) != sample[:, None]
         return Collisions(share, float(np.mean((met[others] - share) ** 2)))
 
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
@@ -172,7 +172,7 @@ class TableFamily:
 
 @dataclass(frozen=True, kw_only=True)
 class Bijection:
-    """One function without collisions: object z is bucket z."""
+    """One function without collisions: the bucket of object z is z."""
 
     universe: int
 
@@ -196,7 +196,7 @@ class Bijection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restricted:
+class RestrictedFamily:
     """The functions of a family on some of its objects, in the given order."""
 
     family: HashFamily
@@ -227,7 +227,7 @@ class Restricted:
 
 
 def check_buckets(m: int) -> None:
-    """At least two, and no more than can be told apart."""
+    """Check the number of buckets: at least 2, and few enough to be uniform."""
     if m < 2:
         raise InputError("m must be at least 2", value=m)
     if m > MAX_BUCKETS:
@@ -237,7 +237,7 @@ def check_buckets(m: int) -> None:
 def family(
     *, universe: int, m: int, hashes: int | None, hash_table: NDArray[np.integer] | TableFamily | None, seed: int
 ) -> HashFamily:
-    """The functions of a scenario: so many computed ones, or a deployment's own table, which is checked once."""
+    """Return the functions of a scenario: `hashes` computed ones, or those of a given table."""
     if hash_table is None:
         if hashes is None:
             raise InputError("is missing", place="hashes", remedy="or give a hash_table")
@@ -258,26 +258,26 @@ def family(
     return table
 
 
-#: Buckets of objects computed at once: functions times objects.
-BUCKETS_AT_ONCE = 1 << 20
+#: Buckets in one chunk of functions: functions times objects.
+BUCKETS_PER_CHUNK = 1 << 20
 
 
-def choose_functions(family: Tabulated, keys: Keys) -> Integers:
-    """The hash function of each report, uniform, from the first word of its key."""
+def choose_functions(family: FunctionFamily, keys: Keys) -> Integers:
+    """Draw the hash function of each report uniformly, from the first random word of its key."""
     out = np.empty(len(keys), dtype=np.int64)
     grouping_kernels.choose_functions(keys, family.size, out)
     return out
 
 
 def check_range(column: str, values: NDArray[np.integer], size: int) -> None:
-    """Integers that kernels use unchecked lie in 0..size-1."""
+    """Check that values are in 0..size-1, as kernels use them as unchecked indices."""
     if len(values) and (values.min() < 0 or values.max() >= size):
         bad = values[(values < 0) | (values >= size)][0]
         raise InputError(f"{column} must be 0..{size - 1}", value=int(bad))
 
 
 def sort_by_function(function: NDArray[np.integer], size: int, column: str) -> tuple[Integers, Integers]:
-    """starts (size + 1,) and order (reports,): the reports of function f are order[starts[f]:starts[f + 1]]."""
+    """Return starts (size + 1,) and order (reports,): reports of function f are order[starts[f]:starts[f + 1]]."""
     check_range(column, function, size)
     starts, order = np.empty(size + 1, dtype=np.int64), np.empty(len(function), dtype=np.int64)
     grouping_kernels.group(np.asarray(function, dtype=np.int64), starts, order)
@@ -285,18 +285,18 @@ def sort_by_function(function: NDArray[np.integer], size: int, column: str) -> t
 
 
 def by_function(
-    family: Tabulated, function: NDArray[np.integer], column: str
+    family: FunctionFamily, function: NDArray[np.integer], column: str
 ) -> Iterator[tuple[Buckets, Integers, Integers]]:
-    """Chunks of functions: the buckets of all objects, and where each function's reports lie in the order.
+    """Group reports by their hash functions, in chunks of functions.
 
-    `function` (reports,) is what the reports have in this column.
+    `function` (reports,) is the report column of this name.
 
     Yields buckets (functions, universe), starts (functions + 1,) and order (reports,): the reports of function f of the
     chunk are order[starts[f]:starts[f + 1]].
     """
     starts, order = sort_by_function(function, family.size, column)
     used = np.flatnonzero(np.diff(starts))
-    at_once = max(1, BUCKETS_AT_ONCE // family.universe)
+    at_once = max(1, BUCKETS_PER_CHUNK // family.universe)
     for begin in range(0, len(used), at_once):
         chunk = used[begin : begin + at_once]
         # the functions in between have no reports, so a chunk's reports are contiguous

@@ -1,4 +1,4 @@
-"""Summation with histogram encoding: the one-hot vector of the object, and Laplace noise on every entry."""
+"""Summation with histogram encoding (SHE): the one-hot vector of the object with Laplace noise on every entry."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import grouping as kernels
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_finite_epsilon, check_objects
-from poolscope.mechanisms.pure import Likelihood, Scoring, drawn
+from poolscope.mechanisms.pure import Likelihood, ScoreOracle, draw_object_counts
 
-#: Below it the sums of simulated noise do not fit into 64 bits.
+#: Below this epsilon, sums of simulated noise overflow 64-bit integers.
 MIN_EPSILON = 1e-6
 
-#: Bits after the point of what is larger, one or the scale of the noise.
+#: Fractional bits of the grid, relative to max(1, scale of the noise).
 GRID_BITS = 20
 
-#: Scales of the noise beyond which no report lies: e^-1024 is no number.
-FARTHEST = 1024.0
+#: Bound on entries in units of the noise scale: e^-1024 underflows.
+MAX_SCALES = 1024.0
 
-#: Numbers of reports that are drawn and read together.
+#: Numbers in one chunk of reports.
 NUMBERS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class SHE(Scoring, Likelihood):
+class SHE(ScoreOracle, Likelihood):
     r"""Summation with histogram encoding.
 
     A report of z is d real numbers: the one-hot vector of z, with Laplace noise of scale 2/epsilon on every entry,
@@ -37,19 +37,19 @@ class SHE(Scoring, Likelihood):
     .. math:: \Pr[y | z] \propto e^{-\frac\epsilon2 (|y_z - 1| - |y_z|)}
               \propto e^{\epsilon \min(\max(y_z, 0), 1)}
 
-    An entry above 1, or below 0, tells no more than 1, or 0. The curator sums the entries: the score of an object is
-    its entry, with the mean 1 for the own object and 0 for others, and
+    An entry above 1, or below 0, carries no more information than 1, or 0. The curator sums the entries. The score of
+    an object is its entry, with mean 1 for the true object and 0 for the others, and
 
     .. math:: \mathrm{Var} = \frac{8 N}{\epsilon^2}
 
-    for every object. (The sum wastes what the likelihood knows; `the` sends less and its counts are better.)
+    for every object. (The sum uses less information than the likelihood; `the` sends less and estimates better.)
 
-    **Noise on a grid.** The textbook adds a floating-point Laplace variable to 0 and to 1, and the last bits of the sum
-    tell which it was: such reports have no finite epsilon, and `check` proves it. Here the noise is a multiple k of
-    `step`, a power of two, with Pr[k] in proportion to ``e^(-epsilon step |k| / 2)``, drawn without regard to what it
-    is added to. Its likelihood ratios are exactly those above, and its variance is 8/epsilon^2 to one part in 10^8.
-    Reports of textbook implementations are read as well: attack and estimate do not look at their last bits. (Sums are
-    over entries rounded to the grid, for then they are the same in any order.)
+    **Noise on a grid.** Textbook implementations add a floating-point Laplace variable to 0 and to 1. The last bits of
+    the sum reveal which it was, so such reports have no finite epsilon; `check` detects the violation. Here the noise
+    is a multiple k of `step`, a power of two, with Pr[k] proportional to ``e^(-epsilon step |k| / 2)``, drawn
+    independently of the entry. Its likelihood ratios are exactly those above, and its variance is 8/epsilon^2 to one
+    part in 10^8. Reports of textbook implementations can be read too: attack and estimate ignore their last bits.
+    (Entries are rounded to the grid before they are summed, so that sums do not depend on the order.)
 
     References
     ----------
@@ -70,7 +70,7 @@ class SHE(Scoring, Likelihood):
     def __post_init__(self) -> None:
         check_finite_epsilon(self.epsilon)
         if self.epsilon < MIN_EPSILON:
-            raise InputError(f"epsilon must be at least {MIN_EPSILON:g} here", value=self.epsilon, place="epsilon")
+            raise InputError(f"epsilon must be at least {MIN_EPSILON:g} for she", value=self.epsilon, place="epsilon")
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
@@ -78,12 +78,12 @@ class SHE(Scoring, Likelihood):
 
     @property
     def scale(self) -> float:
-        """Of the Laplace noise."""
+        """Scale of the Laplace noise."""
         return 2.0 / self.epsilon
 
     @property
     def step(self) -> float:
-        """Distance of the grid's points: a power of two of which 1 is a multiple."""
+        """Spacing of the grid: a power of two that divides 1."""
         return 2.0 ** min(math.floor(math.log2(max(self.scale, 1.0))) - GRID_BITS, 0)
 
     @property
@@ -104,15 +104,16 @@ class SHE(Scoring, Likelihood):
         return {"reals": reals}
 
     def log_likelihood(self, reports: Reports) -> Floats:
-        """epsilon times each entry, kept within 0 and 1."""
+        """Return epsilon times each entry, clipped to [0, 1]."""
         return self.epsilon * np.clip(self._entries(reports), 0.0, 1.0)
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        r"""(reports,) the probability of all noise, were no entry raised, and what the likelihood has more.
+        r"""Return (reports,) the omitted constant: the log-probability of pure noise, minus epsilon/2.
 
-        Noise of k steps has probability :math:`\frac{1 - r}{1 + r} r^{|k|}`, r being :math:`e^{-\epsilon/2}` to the
-        power of a step. The entry that is raised has :math:`e^{\epsilon \min(\max(y, 0), 1) - \epsilon/2}` times that.
-        What lies between two points of the grid, in reports of other implementations, counts as if it were on one.
+        Noise of k steps has probability :math:`\frac{1 - r}{1 + r} r^{|k|}`, where r is :math:`e^{-\epsilon/2}` to the
+        power of `step`. At the object's entry y, that changes by the factor
+        :math:`e^{\epsilon \min(\max(y, 0), 1) - \epsilon/2}`.
+        Entries of other implementations that lie between grid points are treated as if they were on the grid.
         """
         decay = 0.5 * self.epsilon * self.step
         atom = math.log(-math.expm1(-decay)) - math.log1p(math.exp(-decay))
@@ -123,19 +124,21 @@ class SHE(Scoring, Likelihood):
     def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
         at_once = max(1, NUMBERS_AT_ONCE // self.universe)
         for start in range(0, len(objects), at_once):
-            part = slice(start, start + at_once)
-            super().sent_masses(objects[part], keys[part], views, positions[part], out)
+            chunk = slice(start, start + at_once)
+            super().sent_masses(objects[chunk], keys[chunk], views, positions[chunk], out)
 
     def scores(self, reports: Reports) -> Floats:
-        """The entries, on the grid, so that sums are exact."""
-        most = FARTHEST * max(self.scale, 1.0)
-        return np.rint(np.clip(self._entries(reports), -most, most) / self.step) * self.step
+        """Return the entries rounded to the grid, so that sums are exact."""
+        bound = MAX_SCALES * max(self.scale, 1.0)
+        return np.rint(np.clip(self._entries(reports), -bound, bound) / self.step) * self.step
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Floats:
-        """By the closed law: the noise of a report is the difference of two geometric numbers, that of all reports the
-        difference of two negative binomial ones.
+        """Draw from the closed form.
+
+        The noise of one report is the difference of two geometric variables, hence that of all reports is the
+        difference of two negative binomial variables.
         """
-        rng, own = drawn(popularity, count, key)
+        rng, own = draw_object_counts(popularity, count, key)
         stop = -math.expm1(-self.step / self.scale)
         up, down = (rng.negative_binomial(count, stop, self.universe) if count else 0 for _ in range(2))
         return own + self.step * (up - down)

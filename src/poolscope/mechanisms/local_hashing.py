@@ -1,4 +1,4 @@
-"""Local hashing: randomized response on the object's hash, under a function that the report names by its seed."""
+"""Local hashing: randomized response on the object's hash; a report names its hash function by a seed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.kernels import hadamard, hashing
-from poolscope.mechanisms.grr import response
+from poolscope.mechanisms.grr import randomized_response
 from poolscope.mechanisms.protocols import (
-    LARGEST_EPSILON,
+    MAX_EPSILON,
     PoolWeights,
     ReportColumn,
     Reports,
@@ -25,8 +25,8 @@ from poolscope.mechanisms.protocols import (
     derived_field,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Sized, even_measure
-from poolscope.mechanisms.sketch import packed
+from poolscope.mechanisms.pure import Sized, uniform_base_measure
+from poolscope.mechanisms.sketch import packed_layout
 
 Seeds = NDArray[np.int64]
 Values = NDArray[np.integer]
@@ -34,40 +34,40 @@ Values = NDArray[np.integer]
 
 @dataclass(frozen=True)
 class SeededHash(ABC):
-    """Functions of objects 0..universe-1, and which objects the reports (seed, value) support: those of that value."""
+    """Seeded hash functions; a report (seed, value) supports the objects whose hash under the seed is the value."""
 
     universe: int
     g: int
 
-    #: Of values of objects, supports and counts of supports.
+    #: Kernels of the values of objects, the supports, and the support counts.
     kernels: ClassVar[tuple[Callable[..., None], ...]]
 
     @property
     @abstractmethod
     def parameters(self) -> tuple[Any, ...]:
-        """What every kernel is told of the functions."""
+        """Arguments of every kernel that describe the functions."""
 
     def values(self, seed: Seeds, objects: Objects) -> Integers:
-        """(reports,) the value of one object under each seed: seeds and objects side by side."""
+        """Return (reports,) the hash of objects[i] under seed[i]."""
         out = np.empty(len(seed), dtype=np.int64)
         self.kernels[0](seed, objects, *self.parameters, out)
         return out
 
     def support(self, seed: Seeds, value: Values) -> NDArray[np.bool_]:
-        """(reports, universe) whether the seed hashes each object to the value."""
+        """Return (reports, universe) whether each seed hashes each object to the report's value."""
         out = np.empty((len(seed), self.universe), dtype=np.bool_)
         self.kernels[1](seed, value, *self.parameters, out)
         return out
 
     def counts(self, seed: Seeds, value: Values) -> NDArray[np.int64]:
-        """(universe,) how many of the seeds hash each object to their values."""
+        """Return (universe,) the support counts."""
         out = np.zeros(self.universe, dtype=np.int64)
         self.kernels[2](seed, value, *self.parameters, out)
         return out
 
     @abstractmethod
     def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
-        """(reports, width) sum of the rows of the matrix (universe, width) at the supported objects."""
+        """Return (reports, width) the weights of the supported objects, summed in each column."""
 
 
 class MultiplyShift(SeededHash):
@@ -94,7 +94,7 @@ class MultiplyShift(SeededHash):
 
     def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
         out = np.empty((len(seed), views.width))
-        hadamard.hashed_mass(seed, value, self.g, self.universe, packed(views).rows(), out)
+        hadamard.hashed_mass(seed, value, self.g, self.universe, packed_layout(views).rows(), out)
         return out
 
 
@@ -104,9 +104,9 @@ class XXHash32(SeededHash):
 
     .. math:: h_s(z) = \mathrm{XXH32}(\text{z in decimals}, s \bmod 2^{32}) \bmod g
 
-    with objects numbered from 0. Both libraries draw seeds below 2^63, of which XXH32 takes the lower 32 bits. No proof
-    says that two objects are independent over the seeds; the tests find them so. Own kernels: the values are those of
-    every version of the library xxhash, without a call for each report and object.
+    with objects numbered from 0. Both libraries draw seeds below 2^63, of which XXH32 uses the lower 32 bits. That the
+    hashes of two objects are independent over the seeds has no proof, but the tests find no deviation. The kernels
+    reproduce the values of the library xxhash without a call per report and object.
     """
 
     texts: NDArray[np.uint8] = field(init=False, repr=False, compare=False)
@@ -125,25 +125,25 @@ class XXHash32(SeededHash):
 
     def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
         out = np.empty((len(seed), views.width))
-        hashing.mass(seed, value, *self.parameters, packed(views).rows(), out)
+        hashing.mass(seed, value, *self.parameters, packed_layout(views).rows(), out)
         return out
 
 
-#: Name in a scenario -> the functions, made from the size of the universe and the number of values.
+#: Name in a scenario -> constructor from the size of the universe and the number of hash values.
 HASHES: dict[str, Callable[[int, int], SeededHash]] = {"multiply-shift": MultiplyShift, "xxhash32": XXHash32}
 
 
 def seeded_hash(name: str, universe: int, g: int) -> SeededHash:
-    """The functions of this name."""
+    """Return the hash functions of this name."""
     if name not in HASHES:
         raise InputError("must be a known hash", value=name, place="hash", remedy=did_you_mean(name, HASHES))
     return HASHES[name](universe, g)
 
 
-#: Most hash values: 2^32 hashes fall on so many evenly to one part in 256. Only epsilon > 16.6 asks for more.
+#: Maximum number of hash values: 2^32 hashes are then uniform to one part in 256. Only epsilon > 16.6 needs more.
 MAX_VALUES = 1 << 24
 
-#: Bits of a seed: all that a signed column of 64 bits can hold.
+#: Bits of a seed: the non-negative values of a signed 64-bit column.
 SEED_BITS = 63
 
 
@@ -159,13 +159,13 @@ class LocalHashing(Sized):
     .. math:: p^* = \frac{e^\epsilon}{e^\epsilon + g - 1}, \qquad q^* = \frac1g, \qquad
               \mathrm{Var}_0 = N \frac{(e^\epsilon - 1 + g)^2}{(e^\epsilon - 1)^2 (g - 1)}
 
-    with Var_0 the variance of the count of an object that nobody has. Binary local hashing has g = 2. The variance is
-    least for g = e^epsilon + 1, which optimized local hashing rounds: then it is that of optimized unary encoding, with
-    reports of a few bytes for universes of any size.
+    with Var_0 the variance of the estimated count of an object that nobody has. Binary local hashing has g = 2. The
+    variance is minimal for g = e^epsilon + 1, which optimized local hashing rounds. It then equals that of optimized
+    unary encoding, with reports of a few bytes for universes of any size.
 
-    Which functions is a fact of the deployment, and reports of one family read with another tell nothing: our own
-    (`MultiplyShift`), or those of other libraries (`XXHash32`). With few seeds this is fast local hashing: the curator
-    hashes each object once for each seed, and objects that share values under them are confused for good.
+    The hash functions belong to the deployment: `MultiplyShift` is our own family, `XXHash32` that of other libraries.
+    Reports read with the wrong family carry no information. A small `seed_bits` is fast local hashing: the curator
+    hashes each object once per seed, and objects that collide under all seeds cannot be distinguished.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ class LocalHashing(Sized):
 
     @property
     def p_star(self) -> float:
-        return response(self.epsilon, self.g)[0]
+        return randomized_response(self.epsilon, self.g)[0]
 
     @property
     def q_star(self) -> float:
@@ -212,7 +212,7 @@ class LocalHashing(Sized):
         return {"seed": seed, "value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, 2**self.seed_bits)
+        return uniform_base_measure(reports, self.p_star, 2**self.seed_bits)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         return self.functions.support(reports["seed"], reports["value"])
@@ -240,7 +240,7 @@ class BLH(LocalHashing):
 
 @dataclass(frozen=True, kw_only=True)
 class OLH(LocalHashing):
-    """Optimized local hashing: round(e^epsilon) + 1 hash values, or as many as are given.
+    """Optimized local hashing: g = round(e^epsilon) + 1 hash values by default.
 
     Examples
     --------
@@ -253,5 +253,5 @@ class OLH(LocalHashing):
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         if self.g is None:
-            set_frozen(self, g=min(round(math.exp(min(self.epsilon, LARGEST_EPSILON))) + 1, MAX_VALUES))
+            set_frozen(self, g=min(round(math.exp(min(self.epsilon, MAX_EPSILON))) + 1, MAX_VALUES))
         super().__post_init__()

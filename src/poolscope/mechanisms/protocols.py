@@ -1,4 +1,4 @@
-"""What a mechanism is to the rest of the package: protocols, report columns, parameters and shared checks."""
+"""Protocols that mechanisms satisfy, the description of report columns, and checks that all mechanisms share."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ from poolscope.core.errors import InputError
 
 @dataclass(frozen=True)
 class PoolWeights:
-    """For each adversary, the column that an object counts to and its weight there.
+    """Weights of the objects within their pools, for several adversaries at once.
 
-    columns (views, universe) uint32, weights (views, universe) float64. Column v is the neutral pool of
-    view v. Several adversaries, or several sets of pools, are attacked in one pass over the reports.
+    An adversary is one view: its pools and its popularity within them. All views are evaluated in one pass over the
+    reports.
+
+    Parameters
+    ----------
+    columns : (views, universe) uint32, the output column of each object's pool; column v is the neutral pool of view v.
+    weights : (views, universe) float64, the popularity of each object within its pool.
+    width : number of output columns of all views together.
 
     Examples
     --------
@@ -36,7 +42,7 @@ class PoolWeights:
     width: int
 
     def matrix(self) -> Floats:
-        """(universe, width) the same as a dense matrix."""
+        """Return the weights as a dense matrix (universe, width)."""
         out = np.zeros((self.columns.shape[1], self.width))
         for columns, weights in zip(self.columns, self.weights, strict=True):
             out[np.arange(len(columns)), columns] += weights
@@ -45,19 +51,19 @@ class PoolWeights:
 
 Reports = Mapping[str, NDArray[Any]]
 
-#: Above it e^-epsilon is no normal number any more.
-LARGEST_EPSILON = 700.0
+#: Above this epsilon, e^-epsilon is subnormal.
+MAX_EPSILON = 700.0
 
 
 @dataclass(frozen=True)
 class ReportColumn:
-    """What a column of reports holds, for whoever reads and writes them.
+    """Describe the values of one report column, for readers and writers.
 
     Parameters
     ----------
     kind : "integer" 0..size-1; "bits", (reports, ceil(size / 8)) bytes of `size` bits, least significant first; "sign",
         1 or -1; "object", an index into the universe; "reals", (reports, size) finite numbers.
-    size : how many values, bits or numbers there are.
+    size : number of values, bits or numbers.
 
     Examples
     --------
@@ -70,19 +76,19 @@ class ReportColumn:
 
     @property
     def row(self) -> tuple[int, ...]:
-        """The shape of a report's value."""
+        """The shape of one report's value."""
         return {"bits": (-(-self.size // 8),), "reals": (self.size,)}.get(self.kind, ())
 
     @property
     def count(self) -> int | None:
-        """How many values there are; None where they cannot be listed."""
+        """Number of possible values; None where they cannot be enumerated."""
         if self.kind == "bits":
-            # more bits than these are too many reports anyway
+            # with more bits, the output space is too large to enumerate
             return 1 << self.size if self.size <= 24 else None
         return {"integer": self.size, "object": self.size, "sign": 2}.get(self.kind)
 
     def values(self, index: NDArray[np.intp]) -> NDArray[Any]:
-        """The values with these numbers, from 0 to below `count`."""
+        """Return the values with these indices, 0 to `count` - 1."""
         if self.kind == "sign":
             return (1 - 2 * index).astype(np.int8)
         if self.kind == "bits":
@@ -92,7 +98,7 @@ class ReportColumn:
 
 
 class Mechanism(Protocol):
-    """What the game, the attack and files of reports need of a mechanism.
+    """The interface that the game, the attacks and report files use.
 
     Examples
     --------
@@ -105,17 +111,17 @@ class Mechanism(Protocol):
 
     @property
     def universe(self) -> int:
-        """How many objects there are."""
+        """Number of objects."""
         ...
 
     @property
     def report_columns(self) -> Mapping[str, ReportColumn]:
-        """What each column of its reports holds, in order."""
+        """Description of each report column, in order."""
         ...
 
     @property
     def shared_column(self) -> str | None:
-        """The column that names the table a report is looked up in; None where each report stands alone."""
+        """The column that names the public hash function or cohort of a report; None where there is none."""
         ...
 
     @property
@@ -125,32 +131,34 @@ class Mechanism(Protocol):
     def likelihood_scale(self) -> float: ...
 
     def obfuscate(self, objects: Objects, rng: np.random.Generator) -> Reports:
-        """One report for each object."""
+        """Draw one report for each object."""
         ...
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
-        """One report for each object, drawn from the report's own key."""
+        """Draw one report for each object from the random stream of the report's key."""
         ...
 
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        """(reports, width): floor + slope * mass is Pr[report | pool], up to a factor common to the report."""
+        """Return (reports, width) masses m of the supports: Pr[report | pool] is proportional to offset + scale * m.
+
+        Offset and scale are `likelihood_offset` and `likelihood_scale`.
+        """
         ...
 
     def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
-        """out[places] = mass(report(objects, keys), views), without keeping the reports; out (any, width)."""
+        """Fill out[positions] with mass(report(objects, keys), views), without storing the reports."""
         ...
 
     def shared_by(self, keys: Keys) -> NDArray[np.integer] | None:
-        """What the shared column of the report of each key will be, where there is one."""
+        """Return the value of the shared column for the report of each key; None without a shared column."""
         ...
 
 
 class FrequencyOracle(Mechanism, Protocol):
-    """What the curator's estimate needs of a mechanism: reports score objects, and the sums of scores tell how often
-    each object was sent.
+    """A mechanism with an unbiased frequency estimate: each report assigns a score to each object.
 
-    A report scores one for an object that it supports and nothing for others, where it supports or not; it may also
-    score more finely, or a number.
+    Sums of scores estimate how many reports were made from each object. Pure mechanisms score 1 for the objects that a
+    report supports and 0 for the others. Other mechanisms use real-valued scores.
 
     Examples
     --------
@@ -162,82 +170,83 @@ class FrequencyOracle(Mechanism, Protocol):
 
     @property
     def own_mean(self) -> float:
-        """Mean score of the object that a report was made from: p* of supports."""
+        """Mean score of the object that a report was made from; p* for binary scores."""
         ...
 
     @property
     def other_mean(self) -> float:
-        """Mean score of another object, over the mechanism's public randomness as well: q* of supports."""
+        """Mean score of any other object, also over the public randomness; q* for binary scores."""
         ...
 
     @property
     def binary_scores(self) -> bool:
-        """Whether a score is one or nothing: a sum of scores is then a binomial number."""
+        """Whether scores are 0 or 1, so that sums of scores are binomial."""
         ...
 
     @property
     def rates(self) -> Rates:
-        """The means by the object, and what collisions add to the variance."""
+        """Mean scores of each object, and the variance that collisions add."""
         ...
 
     def noise(self, counts: Floats, reports: float) -> Floats:
-        """(universe,) variance of the sums of so many reports' scores, given how many are of each object."""
+        """Return (universe,) the variance of the score sums, given the true count of each object."""
         ...
 
     def scores(self, reports: Reports) -> NDArray[Any]:
-        """(reports, universe) the score of each object by each report."""
+        """Return (reports, universe) the score of each object by each report."""
         ...
 
     def score_sums(self, reports: Reports) -> NDArray[Any]:
-        """(universe,) the sum of the reports' scores of each object; exact, so that the order does not matter."""
+        """Return (universe,) the sum of scores of each object; exact, hence independent of the order."""
         ...
 
     def tally(self, reports: Reports) -> NDArray[Any]:
-        """(rows, universe) the score sums, and below them what else a regression counts."""
+        """Return (rows, universe) the score sums, and further rows that the regression needs."""
         ...
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[Any]:
-        """The score sums of so many reports on objects drawn from the popularity."""
+        """Simulate the score sums of `count` reports on objects drawn from the popularity."""
         ...
 
     def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[Any]:
-        """The tally of so many reports on objects drawn from the popularity."""
+        """Simulate the tally of `count` reports on objects drawn from the popularity."""
         ...
 
     def simulate_at(
         self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[Any]:
-        """(epsilons, universe) `simulate_counts` of the mechanism at each of these epsilons."""
+        """Return (epsilons, universe) `simulate_counts` of the mechanism at each of these epsilons."""
         ...
 
 
 class HasLikelihood(Mechanism, Protocol):
-    """What needs the law itself of a mechanism: the estimate of most likelihood, the attack on devices with memory."""
+    """A mechanism whose likelihood is known; the IBU estimate and the attack on memoized reports need it."""
 
     def likelihood(self, reports: Reports) -> Floats:
-        """(reports, universe) Pr[report | z], up to a factor of the report."""
+        """Return (reports, universe) Pr[report | z], up to a factor of each report."""
         ...
 
     def log_likelihood(self, reports: Reports) -> Floats:
-        """(reports, universe) its natural logarithm, up to a constant of the report; -inf: impossible."""
+        """Return (reports, universe) log Pr[report | z], up to a constant of each report; -inf is impossible."""
         ...
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        """(reports,) that constant: log Pr[report | z] is the sum of the two.
+        """Return (reports,) the constant that `log_likelihood` omits.
 
-        It cancels in the posterior of fresh reports. Whether two objects, or two devices, have one response by chance
-        depends on it.
+        It cancels in the posterior of fresh reports. For memoized responses it does not: it determines how likely two
+        objects, or two devices, have equal responses.
         """
         ...
 
 
 class Rates(NamedTuple):
-    """How often a report supports z, each one number or (universe,) by z.
+    """Probability that a report supports z: one number for all objects, or (universe,) by object.
 
     Parameters
     ----------
-    own : if it was made from z; other : if it was made from another object, in the mean over these.
-    variance : how far other objects differ in it because they collide with z more or less often, for good.
+    own : the probability for reports made from z.
+    other : the mean probability for reports made from other objects.
+    variance : variance of that probability over the other objects, due to fixed hash collisions.
 
     Examples
     --------
@@ -250,54 +259,54 @@ class Rates(NamedTuple):
     variance: float | Floats
 
 
-def is_countable(mechanism: object) -> TypeGuard[FrequencyOracle]:
-    """Whether there is a frequency estimate. The object itself is asked: what wraps a mechanism may answer for it."""
+def is_frequency_oracle(mechanism: object) -> TypeGuard[FrequencyOracle]:
+    """Return whether the mechanism has a frequency estimate. By attribute, so that wrappers count too."""
     return all(hasattr(mechanism, name) for name in ("noise", "tally", "simulate_tally"))
 
 
-def countable(mechanism: object) -> FrequencyOracle:
-    """The mechanism, for whoever must have its frequency estimate."""
-    if not is_countable(mechanism):
-        name, remedy = type(mechanism).__name__, "take the method ibu"
+def require_frequency_oracle(mechanism: object) -> FrequencyOracle:
+    """Return the mechanism as a `FrequencyOracle`, or raise an `InputError`."""
+    if not is_frequency_oracle(mechanism):
+        name, remedy = type(mechanism).__name__, "use the method ibu"
         raise InputError("this mechanism has no frequency estimate", value=name, remedy=remedy)
     return mechanism
 
 
-def is_stated(mechanism: object) -> TypeGuard[HasLikelihood]:
-    """Whether it states its law."""
+def has_likelihood(mechanism: object) -> TypeGuard[HasLikelihood]:
+    """Return whether the mechanism has likelihoods."""
     return all(hasattr(mechanism, name) for name in ("likelihood", "log_likelihood"))
 
 
-def stated(mechanism: object) -> HasLikelihood:
-    """The mechanism, for whoever must have its law."""
-    if not is_stated(mechanism):
-        raise InputError("this mechanism does not state its likelihoods", value=type(mechanism).__name__)
+def require_likelihood(mechanism: object) -> HasLikelihood:
+    """Return the mechanism as a `HasLikelihood`, or raise an `InputError`."""
+    if not has_likelihood(mechanism):
+        raise InputError("this mechanism has no likelihoods", value=type(mechanism).__name__)
     return mechanism
 
 
-def at(mechanism: Any, epsilon: float) -> Any:
-    """The mechanism with another epsilon."""
+def with_epsilon(mechanism: Any, epsilon: float) -> Any:
+    """Return the mechanism with another epsilon."""
     return replace(mechanism, epsilon=epsilon)
 
 
 def derived_field() -> Any:
-    """A parameter that follows from the others where it is left out (None)."""
+    """Declare a parameter that is derived from the others where it is omitted (None)."""
     return field(default=None)
 
 
 def set_frozen(mechanism: object, **values: object) -> None:
-    """Set what follows from the parameters; for `__post_init__` of a frozen dataclass."""
+    """Set derived fields in `__post_init__` of a frozen dataclass."""
     for name, value in values.items():
         object.__setattr__(mechanism, name, value)
 
 
 def report_count(reports: Reports) -> int:
-    """Rows of a set of report columns."""
+    """Return the number of reports."""
     return len(next(iter(reports.values())))
 
 
 def distinct(reports: Reports) -> tuple[Integers, Integers]:
-    """Where each different report stands first, in the order of its bytes, and (reports,) which of them each is."""
+    """Return the first row of each distinct report, ordered by its bytes, and (reports,) the index of each report."""
     rows = report_count(reports)
     if rows == 0:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -309,43 +318,43 @@ def distinct(reports: Reports) -> tuple[Integers, Integers]:
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Positive; infinity is legal and means no noise."""
+    """Check that epsilon is positive; infinity means no noise."""
     if not epsilon > 0:
         raise InputError("epsilon must be positive", value=epsilon, place="epsilon")
 
 
 def check_finite_epsilon(epsilon: float) -> None:
-    """Positive and below what a double can tell from infinity, where a mechanism has no limit without noise."""
+    """Check that epsilon is positive and finite in double precision, for mechanisms without a noiseless limit."""
     check_epsilon(epsilon)
-    if epsilon > LARGEST_EPSILON:
-        raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g} here", value=epsilon, place="epsilon")
+    if epsilon > MAX_EPSILON:
+        raise InputError(f"epsilon must be at most {MAX_EPSILON:g} for this mechanism", value=epsilon, place="epsilon")
 
 
 def flip_probability(epsilon: float) -> float:
-    """1 / (1 + e^epsilon): how often a bit must be flipped to have the likelihood ratio e^epsilon."""
-    return float(1.0 / (1.0 + np.exp(epsilon)) if epsilon < LARGEST_EPSILON else np.exp(-epsilon))
+    """Return 1 / (1 + e^epsilon), the flip probability of a bit with the likelihood ratio e^epsilon."""
+    return float(1.0 / (1.0 + np.exp(epsilon)) if epsilon < MAX_EPSILON else np.exp(-epsilon))
 
 
 def check_objects(objects: Objects, universe: int) -> None:
-    """Objects are indices into the universe."""
+    """Check that objects are indices into the universe."""
     if len(objects) and (objects.min() < 0 or objects.max() >= universe):
         bad = objects[(objects < 0) | (objects >= universe)][0]
         raise InputError(f"objects must be 0..{universe - 1}", value=int(bad))
 
 
-#: Numbers that a parameter may have: what is beyond does not fit into the kernels' integers.
-LARGEST = 1 << 62
+#: Largest integer parameter: the kernels compute with signed 64-bit integers.
+MAX_INTEGER = 1 << 62
 
-#: Declared type -> whether a value has it, and its name.
+#: Declared type -> predicate, and the name of the type in messages.
 TYPES = {
     "int": (is_integer, "a whole number"),
     "float": (lambda value: is_integer(value) or isinstance(value, float | np.floating), "a number"),
-    "str": (lambda value: isinstance(value, str), "a text"),
+    "str": (lambda value: isinstance(value, str), "a string"),
 }
 
 
 def check_parameters(maker: Any, parameters: Mapping[str, Any]) -> None:
-    """Refuse values that are not of the declared types, before anything is computed with them."""
+    """Check parameters against their declared types, before `__post_init__` computes with them."""
     known = inspect.signature(maker).parameters
     for name, value in parameters.items():
         if name in known and not (value is None and known[name].default is None):
@@ -357,9 +366,9 @@ def check_parameters(maker: Any, parameters: Mapping[str, Any]) -> None:
 def _check(name: str, value: Any, declared: str) -> None:
     if declared not in TYPES:
         return
-    fits, words = TYPES[declared]
-    if not fits(value):
-        remedy = "give its size" if name == "universe" and hasattr(value, "size") else None
-        raise InputError(f"must be {words}", value=value, place=name, remedy=remedy)
-    if is_integer(value) and abs(int(value)) > LARGEST:
-        raise InputError(f"must be at most {LARGEST}", value=value, place=name)
+    matches, type_name = TYPES[declared]
+    if not matches(value):
+        remedy = "pass its size" if name == "universe" and hasattr(value, "size") else None
+        raise InputError(f"must be {type_name}", value=value, place=name, remedy=remedy)
+    if is_integer(value) and abs(int(value)) > MAX_INTEGER:
+        raise InputError(f"must be at most {MAX_INTEGER}", value=value, place=name)

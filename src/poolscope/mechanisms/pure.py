@@ -1,9 +1,9 @@
-"""What every mechanism of ours has without stating it: it follows from what the mechanism does state.
+"""Base classes of mechanisms: generic methods derived from a support, or from a likelihood.
 
-A protocol (`protocols.Mechanism`, `protocols.FrequencyOracle`) says what there must be; these classes fill in the rest.
-A *pure* mechanism has Pr[report | z] = c(report) * (1 + (e^epsilon - 1) [z in support(report)]): a report either
-supports an object or it does not. It states its support and its two probabilities; attack, frequency estimate and
-audit follow from here for all of them. Mechanisms that are not pure state the likelihood of a report itself.
+The protocols (`protocols.Mechanism`, `protocols.FrequencyOracle`) define the interface; these classes implement most of
+it. A *pure* mechanism has Pr[report | z] = c(report) * (1 + (e^epsilon - 1) [z in support(report)]): a report either
+supports an object or it does not. A subclass of `Pure` defines its support, p* and q*. Attack, frequency estimate and
+audit follow. A mechanism that is not pure defines its log-likelihood instead (`Likelihood`).
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from poolscope.mechanisms.protocols import (
     Rates,
     ReportColumn,
     Reports,
-    at,
     check_epsilon,
     check_parameters,
     report_count,
+    with_epsilon,
 )
 from poolscope.population.behavior import draw_objects
 
-#: Cells of the matrix (reports, universe) that a general method holds at once.
+#: Cells of the matrix (reports, universe) that a generic method holds in memory.
 CELLS_AT_ONCE = 1 << 24
 
-#: Reports that are made and counted together.
+#: Reports that are simulated and counted in one chunk.
 REPORTS_AT_ONCE = 1 << 16
 
 Counted = TypeVar("Counted")
 
 
-class Reporting:
-    """All that follows from `report` and `mass`; reports stand alone unless the mechanism says what they share."""
+class MechanismDefaults:
+    """Generic methods derived from `report` and `mass`; reports have no shared column unless a subclass names one."""
 
     universe: int
     shared_column: str | None = None
 
     def __new__(cls, *args: Any, **parameters: Any) -> Self:
-        """Check the types of parameters first: `__post_init__` of any mechanism computes with them."""
+        """Check the types of parameters before `__post_init__` computes with them."""
         check_parameters(cls, parameters)
         return super().__new__(cls)
 
@@ -63,7 +63,7 @@ class Reporting:
     def obfuscate(self: Mechanism, objects: Objects, rng: np.random.Generator) -> Reports:
         objects = as_integers("objects", objects)
         if objects.ndim != 1:
-            raise InputError("objects must be a list", value=objects.shape)
+            raise InputError("objects must be one-dimensional", value=objects.shape)
         if not isinstance(rng, np.random.Generator):
             raise InputError("rng must be a generator", value=rng, remedy="numpy.random.default_rng(seed)")
         return self.report(objects, fresh_keys(rng, len(objects)))
@@ -74,8 +74,8 @@ class Reporting:
         out[positions] = self.mass(self.report(objects, keys), views)
 
 
-class Scoring(ABC):
-    """All that follows from `scores`: their sums, over given reports and over simulated ones."""
+class ScoreOracle(ABC):
+    """Frequency estimation from `scores`: their sums over given reports, and over simulated ones."""
 
     @property
     def binary_scores(self) -> bool:
@@ -87,10 +87,10 @@ class Scoring(ABC):
 
     @abstractmethod
     def scores(self, reports: Reports) -> NDArray[Any]:
-        """(reports, universe) the score of each object by each report."""
+        """Return (reports, universe) the score of each object by each report."""
 
     def score_sums(self: FrequencyOracle, reports: Reports) -> NDArray[Any]:
-        return summed(self.scores, reports, self.universe)
+        return sum_over_reports(self.scores, reports, self.universe)
 
     def tally(self: FrequencyOracle, reports: Reports) -> NDArray[Any]:
         return self.score_sums(reports)[None]
@@ -98,7 +98,7 @@ class Scoring(ABC):
     def simulate_counts(
         self: FrequencyOracle, popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[Any]:
-        return one_by_one(self, self.score_sums, added, popularity, count, key, threads)
+        return simulate_reports(self, self.score_sums, sum_arrays, popularity, count, key, threads)
 
     def simulate_tally(
         self: FrequencyOracle, popularity: Floats, count: int, key: np.uint64, threads: Map = map
@@ -113,11 +113,13 @@ class Scoring(ABC):
         key: np.uint64,
         threads: Map = map,
     ) -> NDArray[Any]:
-        return np.array([at(self, epsilon).simulate_counts(popularity, count, key, threads) for epsilon in epsilons])
+        return np.array(
+            [with_epsilon(self, epsilon).simulate_counts(popularity, count, key, threads) for epsilon in epsilons]
+        )
 
 
-class Counting(Scoring):
-    """All that follows from `support`, p* and q*: reports score one for what they support."""
+class SupportOracle(ScoreOracle):
+    """Frequency estimation from `support`, p* and q*: a report scores 1 for each object that it supports."""
 
     universe: int
 
@@ -129,15 +131,15 @@ class Counting(Scoring):
     @property
     @abstractmethod
     def q_star(self) -> float:
-        """Probability that a report supports another object, over the mechanism's public randomness as well."""
+        """Probability that a report supports another object, also over the mechanism's public randomness."""
 
     @abstractmethod
     def support(self, reports: Reports) -> NDArray[np.bool_]:
-        """(reports, universe) whether each report supports each object."""
+        """Return (reports, universe) whether each report supports each object."""
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        """(universe,) how many reports support each object."""
-        return summed(self.support, reports, self.universe)
+        """Return (universe,) the number of reports that support each object."""
+        return sum_over_reports(self.support, reports, self.universe)
 
     @property
     def own_mean(self) -> float:
@@ -152,7 +154,7 @@ class Counting(Scoring):
         return True
 
     def noise(self: FrequencyOracle, counts: Floats, reports: float) -> Floats:
-        """That of a binomial number, at the rates of each object where these differ."""
+        """Return the binomial variance of the support counts, at the rates of each object."""
         return binomial_noise(counts, reports, self.rates.own, self.rates.other)
 
     def scores(self, reports: Reports) -> NDArray[np.bool_]:
@@ -163,71 +165,71 @@ class Counting(Scoring):
 
 
 def binomial_noise(counts: Floats, reports: float, own: float | Floats, other: float | Floats) -> Floats:
-    """c p*(1-p*) + (N-c) q*(1-q*) for c of N reports: the variance of how many of them support an object."""
+    """Return c p*(1-p*) + (N-c) q*(1-q*), the variance of the support count of an object with c of N reports."""
     noise: Floats = counts * own * (1.0 - own) + (reports - counts) * other * (1.0 - other)
     return noise
 
 
-def added(counted: Iterable[NDArray[Any]]) -> NDArray[Any]:
-    """What was counted in parts of the reports, taken together."""
+def sum_arrays(counted: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    """Sum the tallies of chunks of reports."""
     return reduce(np.add, counted)
 
 
-def drawn(popularity: Floats, count: int, key: np.uint64) -> tuple[np.random.Generator, Integers]:
-    """What a closed law goes on drawing from, and (universe,) how many of so many reports are of each object."""
+def draw_object_counts(popularity: Floats, count: int, key: np.uint64) -> tuple[np.random.Generator, Integers]:
+    """Draw (universe,) the number of reports of each object; return it with the generator for further draws."""
     rng = generator(key)
     return rng, rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))
 
 
-def one_by_one(
+def simulate_reports(
     mechanism: Mechanism,
-    counted: Callable[[Reports], Counted],
+    count_reports: Callable[[Reports], Counted],
     join: Callable[[Iterable[Counted]], Counted],
     popularity: Floats,
     count: int,
     key: np.uint64,
     threads: Map = map,
 ) -> Counted:
-    """What is counted in so many reports on objects drawn from the popularity: made one by one, joined part by part."""
+    """Draw `count` objects from the popularity, obfuscate each, and count the reports in chunks."""
 
-    def part(numbers: Integers) -> Counted:
+    def chunk(numbers: Integers) -> Counted:
         keys = children(key, numbers)
-        return counted(mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
+        return count_reports(mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
 
-    return join(threads(part, numbered(count)))
+    return join(threads(chunk, report_chunks(count)))
 
 
-def numbered(count: int) -> Iterator[Integers]:
-    """The numbers of so many reports, in parts that are made at once; one part without any where there are none."""
+def report_chunks(count: int) -> Iterator[Integers]:
+    """Yield the report indices 0 to `count` - 1 in chunks; one empty chunk where `count` is 0."""
     for start in range(0, max(1, count), REPORTS_AT_ONCE):
         yield np.arange(start, min(start + REPORTS_AT_ONCE, count))
 
 
-def summed(of: Callable[[Reports], NDArray[Any]], reports: Reports, universe: int) -> NDArray[Any]:
-    """(universe,) the sums over the reports of what there is of each and every object, (reports, universe)."""
-    parts = in_parts(reports, universe)
-    return sum((of(part).sum(axis=0) for part in parts), np.zeros(universe, dtype=np.int64))
+def sum_over_reports(of: Callable[[Reports], NDArray[Any]], reports: Reports, universe: int) -> NDArray[Any]:
+    """Return (universe,) the sum of `of`, (reports, universe), over the reports; computed in chunks."""
+    chunks = in_chunks(reports, universe)
+    return sum((of(chunk).sum(axis=0) for chunk in chunks), np.zeros(universe, dtype=np.int64))
 
 
-def tabulated(of: Callable[[Reports], Floats], reports: Reports, universe: int) -> Floats:
-    """(reports, universe) what there is of every report and object: made in parts, so that this alone is held whole."""
+def tabulate_over_reports(of: Callable[[Reports], Floats], reports: Reports, universe: int) -> Floats:
+    """Return `of`, (reports, universe), for all reports; temporary arrays have the size of a chunk."""
     out, begin = np.empty((report_count(reports), universe)), 0
-    for part in in_parts(reports, universe):
-        end = begin + report_count(part)
-        out[begin:end] = of(part)
+    for chunk in in_chunks(reports, universe):
+        end = begin + report_count(chunk)
+        out[begin:end] = of(chunk)
         begin = end
     return out
 
 
-def in_parts(reports: Reports, universe: int, cells: int | None = None) -> Iterator[Reports]:
-    """The reports, so many at once that a matrix of so many cells, with a column for each object, is held."""
+def in_chunks(reports: Reports, universe: int, cells: int | None = None) -> Iterator[Reports]:
+    """Yield the reports in chunks, so that a matrix (reports, universe) has at most `cells` cells."""
     at_once = max(1, (CELLS_AT_ONCE if cells is None else cells) // universe)
     for start in range(0, report_count(reports), at_once):
         yield {name: column[start : start + at_once] for name, column in reports.items()}
 
 
-class Pure(Reporting, Counting):
-    """All that follows from `support`, `p_star` and `q_star`; fast paths override the general methods.
+class Pure(MechanismDefaults, SupportOracle):
+    """A pure mechanism: generic methods derived from `support`, `p_star` and `q_star`; fast paths override them.
 
     Examples
     --------
@@ -241,7 +243,7 @@ class Pure(Reporting, Counting):
 
     @property
     def likelihood_offset(self) -> float:
-        """Likelihood of an object outside the support, where one inside has likelihood one: e^-epsilon."""
+        """e^-epsilon, the likelihood of an object outside the support relative to one inside."""
         return float(np.exp(-self.epsilon))
 
     @property
@@ -252,7 +254,7 @@ class Pure(Reporting, Counting):
     def support_prob_no_collision(self) -> float:
         """Probability that a report supports an object that never collides with the reported one.
 
-        Where a mechanism does not say, it is the least there can be: supports are disjoint, or one of them holds.
+        The default is the smallest value that p* and epsilon allow, with supports as disjoint as possible.
         """
         return (
             max(self.likelihood_offset * self.p_star, 1.0 - (1.0 - self.p_star) / self.likelihood_offset)
@@ -261,41 +263,41 @@ class Pure(Reporting, Counting):
         )
 
     def likelihood(self, reports: Reports) -> Floats:
-        """(reports, universe) one inside the support of a report, `likelihood_offset` outside."""
+        """Return (reports, universe) 1 inside the support of a report and `likelihood_offset` outside."""
         out: Floats = np.multiply(self.support(reports), self.likelihood_scale, dtype=np.float64)
         out += self.likelihood_offset
         return out
 
     def log_likelihood(self, reports: Reports) -> Floats:
-        """(reports, universe) its natural logarithm; -inf outside the support where epsilon is infinite."""
+        """Return (reports, universe) the log-likelihood; -inf outside the support where epsilon is infinite."""
         with np.errstate(divide="ignore"):
             return np.log(self.likelihood(reports))
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        """(reports,) log Pr[report | an object that it supports]; only devices that memoize need it."""
-        raise unstated(self)
+        """Return (reports,) log Pr[report | an object that it supports]; only memoizing devices need it."""
+        raise missing_base_measure(self)
 
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        """Popularity mass of each report's support in each column."""
+        """Return (reports, width) the popularity mass of each report's support in each column."""
         matrix = views.matrix()
-        parts = [self.support(part) @ matrix for part in in_parts(reports, self.universe)]
-        return np.concatenate(parts) if parts else np.empty((0, views.width))
+        masses = [self.support(chunk) @ matrix for chunk in in_chunks(reports, self.universe)]
+        return np.concatenate(masses) if masses else np.empty((0, views.width))
 
 
-def unstated(mechanism: object) -> InputError:
-    """Without a base measure nobody knows how often two objects have one response by chance."""
-    rule = "must have a method `log_base_measure` where devices memoize: what `log_likelihood` leaves out"
-    return InputError(rule, value=type(mechanism).__name__, remedy="zeros if it leaves out nothing")
+def missing_base_measure(mechanism: object) -> InputError:
+    """Return the error of a memoized mechanism without `log_base_measure`."""
+    rule = "must have a method `log_base_measure` where devices memoize: the constant that `log_likelihood` omits"
+    return InputError(rule, value=type(mechanism).__name__, remedy="return zeros if it omits nothing")
 
 
-def even_measure(reports: Reports, inside: float, supporting: int) -> Floats:
-    """The base measure where `supporting` reports support an object, all as likely, and one is sent with `inside`."""
+def uniform_base_measure(reports: Reports, inside: float, supporting: int) -> Floats:
+    """Return the base measure where `supporting` equally likely reports support an object, in total with `inside`."""
     return np.full(report_count(reports), math.log(inside) - math.log(supporting))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sized(Pure):
-    """A pure mechanism that needs to know no more of the universe than its size."""
+    """A pure mechanism whose only parameters are the size of the universe and epsilon."""
 
     universe: int
     epsilon: float
@@ -304,34 +306,34 @@ class Sized(Pure):
         check_epsilon(self.epsilon)
 
 
-#: How far from one a row may sum: what single precision leaves of a long row. Rows are rescaled to one.
+#: Tolerance of the sum of a row of probabilities, for matrices stored in single precision; rows are normalized.
 TOLERANCE = 1e-5
 
-#: Reports times objects that are listed.
+#: Cells (reports times objects) up to which an output space is enumerated.
 CELLS_LISTED = 1 << 22
 
 
-def all_reports(mechanism: Mechanism, most: int) -> Reports | None:
-    """Every report of a mechanism, if they are few: what its `all_reports` offers, else all values of its columns."""
+def all_reports(mechanism: Mechanism, max_reports: int) -> Reports | None:
+    """Return every report of a mechanism with a small output space: its own `all_reports`, or all column values."""
     offered = getattr(mechanism, "all_reports", None)
     if offered is None:
-        return of_columns(declared_columns(mechanism), most)
+        return enumerate_reports(declared_columns(mechanism), max_reports)
     reports = offered()
-    return reports if reports is not None and report_count(reports) <= most else None
+    return reports if reports is not None and report_count(reports) <= max_reports else None
 
 
-def of_columns(columns: Mapping[str, ReportColumn], most: int) -> Reports | None:
-    """Every report that columns can hold; None where there are more than so many, or no columns."""
+def enumerate_reports(columns: Mapping[str, ReportColumn], max_reports: int) -> Reports | None:
+    """Return every combination of column values; None where there are more than `max_reports`, or no columns."""
     counts = [column.count for column in columns.values()]
     known = [count for count in counts if count is not None]
-    if not known or len(known) < len(counts) or math.prod(known) > most:
+    if not known or len(known) < len(counts) or math.prod(known) > max_reports:
         return None
     index = np.unravel_index(np.arange(math.prod(known)), known)
     return {name: column.values(i) for (name, column), i in zip(columns.items(), index, strict=True)}
 
 
 def declared_columns(mechanism: Any) -> Mapping[str, ReportColumn]:
-    """What the mechanism says of its report columns; nothing where it is silent."""
+    """Return the declared report columns of a mechanism; empty where it declares none."""
     try:
         return getattr(mechanism, "report_columns", {})
     except InputError:
@@ -339,9 +341,9 @@ def declared_columns(mechanism: Any) -> Mapping[str, ReportColumn]:
 
 
 def all_probabilities(mechanism: HasLikelihood) -> tuple[Reports, Floats] | None:
-    """All reports, and (reports, universe) their probabilities; None where they are many or not known.
+    """Return all reports and (reports, universe) their probabilities; None where the output space is large or unknown.
 
-    Likelihoods may lack a factor of each report; those that sum to one for every object lack none.
+    A likelihood may omit a factor of each report. If it sums to 1 over all reports for every object, it omits none.
     """
     listed = all_reports(mechanism, CELLS_LISTED // mechanism.universe)
     if listed is None:
@@ -351,11 +353,11 @@ def all_probabilities(mechanism: HasLikelihood) -> tuple[Reports, Floats] | None
     return (listed, found) if np.all(np.abs(found.sum(axis=0) - 1.0) < TOLERANCE) else None
 
 
-class Likelihood(Reporting, ABC):
-    """All that follows from `log_likelihood`: masses are likelihoods, each report's largest over objects being one.
+class Likelihood(MechanismDefaults, ABC):
+    """Generic methods derived from `log_likelihood`: masses are likelihoods, scaled to a maximum of 1 over the objects.
 
-    The largest is one, so that nothing over- or underflows; what is common to a report cancels in the posterior.
-    There is no frequency estimate unless a mechanism states supports, p* and q* as well (`Counting`).
+    The scaling prevents overflow and underflow, and cancels in the posterior. There is no linear frequency estimate
+    unless the mechanism also has supports, p* and q* (`SupportOracle`).
 
     Examples
     --------
@@ -373,31 +375,31 @@ class Likelihood(Reporting, ABC):
 
     @abstractmethod
     def log_likelihood(self, reports: Reports) -> Floats:
-        """(reports, universe) natural logarithm of Pr[report | z], up to a constant of the report; -inf: impossible."""
+        """Return (reports, universe) log Pr[report | z], up to a constant of each report; -inf is impossible."""
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        """(reports,) that constant, which only devices that memoize need: zeros where probabilities sum to one."""
+        """Return (reports,) the omitted constant, which only memoizing devices need; zeros where nothing is omitted."""
         if not self.is_normalized:
-            raise unstated(self)
+            raise missing_base_measure(self)
         return np.zeros(report_count(reports))
 
     @cached_property
     def is_normalized(self) -> bool:
-        """Whether `log_likelihood` leaves out nothing: of all reports, where these are few, it sums to one."""
+        """Whether `log_likelihood` omits nothing: the output space is small, and its probabilities sum to 1."""
         return all_probabilities(cast(HasLikelihood, self)) is not None
 
     def likelihood(self, reports: Reports) -> Floats:
-        """(reports, universe) Pr[report | z] over the largest of the report; zeros where no object can send it."""
-        return scaled(self.log_likelihood(reports))
+        """Return (reports, universe) Pr[report | z] / max_z Pr[report | z]; zeros for an impossible report."""
+        return scaled_likelihood(self.log_likelihood(reports))
 
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        """Pr[report | pool] in each column, over the largest Pr[report | z]; zeros where no object can send it."""
+        """Return (reports, width) Pr[report | pool] / max_z Pr[report | z]; zeros for an impossible report."""
         matrix = views.matrix()
-        parts = [self.likelihood(part) @ matrix for part in in_parts(reports, self.universe)]
-        return np.concatenate(parts) if parts else np.empty((0, views.width))
+        masses = [self.likelihood(chunk) @ matrix for chunk in in_chunks(reports, self.universe)]
+        return np.concatenate(masses) if masses else np.empty((0, views.width))
 
 
-def scaled(log_likelihood: Floats) -> Floats:
-    """exp(log_likelihood) with every row's largest entry scaled to one; a row of -inf becomes zeros."""
+def scaled_likelihood(log_likelihood: Floats) -> Floats:
+    """Return exp(log_likelihood) with the maximum of every row scaled to 1; a row of -inf becomes zeros."""
     largest = log_likelihood.max(axis=1, keepdims=True)
     return np.exp(log_likelihood - np.where(np.isfinite(largest), largest, 0.0))

@@ -1,4 +1,4 @@
-"""RAPPOR: a Bloom filter with two rounds of noise, in cohorts with hash functions of their own."""
+"""RAPPOR: a Bloom filter with permanent and instantaneous randomized response; each cohort has its hash functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from poolscope.core.arrays import Floats, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import bloom as kernels
 from poolscope.kernels.grouping import positions_buffer
-from poolscope.mechanisms.hashing import BUCKETS_AT_ONCE, PAIRS_LOOKED_AT, Buckets, HashFamily
+from poolscope.mechanisms.hashing import BUCKETS_PER_CHUNK, MAX_COMPARISONS, Buckets, HashFamily
 from poolscope.mechanisms.protocols import (
     PoolWeights,
     Rates,
@@ -28,17 +28,17 @@ from poolscope.mechanisms.protocols import (
     flip_probability,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Counting, Likelihood, added, one_by_one
-from poolscope.mechanisms.sketch import Cells, Hashed
+from poolscope.mechanisms.pure import Likelihood, SupportOracle, simulate_reports, sum_arrays
+from poolscope.mechanisms.sketch import CellMoments, HashedMechanism
 from poolscope.mechanisms.unary import as_bytes, as_words, threshold, words_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class BloomFilters:
-    """The bits of every object in each cohort, from `hashes` functions a cohort: those of the first cohort come first.
+    """The Bloom filter bits of every object in each cohort; cohort c uses functions c * hashes to (c + 1) * hashes - 1.
 
-    As a family of functions it has one for each cohort, whose buckets are (cohorts, hashes, universe): each bit of an
-    object once, m where a function repeats an earlier one.
+    As a family it has one function per cohort, with buckets (cohorts, hashes, universe). Each bit of an object is
+    listed once; m marks a hash value that repeats an earlier one.
     """
 
     functions: HashFamily
@@ -65,12 +65,12 @@ class BloomFilters:
         rows = (functions[:, None] * self.hashes + np.arange(self.hashes)).ravel()
         found = self.functions.buckets(rows).reshape(len(functions), self.hashes, self.universe)
         for i in range(self.hashes - 1, 0, -1):
-            again = (found[:, :i] == found[:, i : i + 1]).any(axis=1)
-            found[:, i][again] = self.m
+            repeated = (found[:, :i] == found[:, i : i + 1]).any(axis=1)
+            found[:, i][repeated] = self.m
         return found
 
     def distinct(self) -> list[float]:
-        """Probability of each number of distinct values of h uniform draws of m."""
+        """Return the distribution of the number of distinct values among h uniform draws from m."""
         shares = [1.0]
         for _ in range(self.hashes):
             old, new = [*shares, 0.0], [0.0, *shares]
@@ -80,7 +80,7 @@ class BloomFilters:
         return shares
 
     def crossing(self, d: int, shared: float, alone: float) -> float:
-        """Mean of shared^J alone^(d - J): J of an object's d bits are those of another, all of whose are uniform."""
+        """Return the mean of shared^J alone^(d - J), where J of an object's d bits are bits of a random object."""
         m = self.m
         return sum(
             share * math.comb(d, j) * math.comb(m - d, e - j) / math.comb(m, e) * shared**j * alone ** (d - j)
@@ -90,51 +90,51 @@ class BloomFilters:
         )
 
     def bit_shares(self) -> Floats:
-        """(hashes + 1, universe) the share of the cohorts in which each object has so many bits."""
+        """Return (hashes + 1, universe) the share of the cohorts in which each object has 0, 1, ... distinct bits."""
         out = np.zeros((self.hashes + 1, self.universe))
-        for found in self._in_parts():
+        for found in self._in_chunks():
             for d in range(self.hashes + 1):
                 out[d] += ((found < self.m).sum(axis=1) == d).sum(axis=0)
         return out / self.size
 
     def crossed(self, shared: float, alone: float) -> tuple[Floats, Floats]:
-        """(universe,) mean and variance over other objects of shared^J alone^(D - J), the mean over these functions.
+        """Return (universe,) mean and variance over other objects of shared^J alone^(D - J) for the given functions.
 
-        Cohorts are taken for independent in the variance. In a large universe some objects speak for all.
+        The variance treats cohorts as independent. In a large universe, a sample of objects stands for all.
         """
-        most = max(2, int(PAIRS_LOOKED_AT * self.m / (self.size * self.universe * self.hashes**2)))
-        some = np.linspace(0, self.universe - 1, min(self.universe, most)).astype(int)
-        mean, variance = np.zeros(len(some)), np.zeros(len(some))
+        sample_size = max(2, int(MAX_COMPARISONS * self.m / (self.size * self.universe * self.hashes**2)))
+        sample = np.linspace(0, self.universe - 1, min(self.universe, sample_size)).astype(int)
+        mean, variance = np.zeros(len(sample)), np.zeros(len(sample))
         powers = shared ** np.arange(self.hashes + 1.0), alone ** np.arange(self.hashes + 1.0)
-        for positions in itertools.chain.from_iterable(self._in_parts()):
+        for positions in itertools.chain.from_iterable(self._in_chunks()):
             bits = bit_matrix(positions[None], self.m)
-            held = np.asarray(bits.sum(axis=1)).ravel().astype(int)[some]
-            common = (bits[some] @ bits.T).tocoo()
-            apart = common.col != some[common.row]
+            held = np.asarray(bits.sum(axis=1)).ravel().astype(int)[sample]
+            common = (bits[sample] @ bits.T).tocoo()
+            apart = common.col != sample[common.row]
             row, j = common.row[apart], common.data[apart].astype(int)
             own = powers[1][held]
             value = powers[0][j] * powers[1][held[row] - j]
             others = max(1, self.universe - 1)
-            first = own + np.bincount(row, value - own[row], len(some)) / others
-            second = own**2 + np.bincount(row, value**2 - own[row] ** 2, len(some)) / others
+            first = own + np.bincount(row, value - own[row], len(sample)) / others
+            second = own**2 + np.bincount(row, value**2 - own[row] ** 2, len(sample)) / others
             mean += first
             variance += np.maximum(second - first**2, 0.0)
         mean, variance = mean / self.size, variance / self.size**2
-        if len(some) < self.universe:
+        if len(sample) < self.universe:
             return np.full(self.universe, mean.mean()), np.full(self.universe, variance.mean() + mean.var())
         return mean, variance
 
-    def _in_parts(self) -> Iterator[Buckets]:
-        """The buckets of all cohorts, some at a time."""
-        at_once = max(1, BUCKETS_AT_ONCE // (self.universe * self.hashes))
+    def _in_chunks(self) -> Iterator[Buckets]:
+        """Yield the buckets of all cohorts in chunks."""
+        at_once = max(1, BUCKETS_PER_CHUNK // (self.universe * self.hashes))
         for begin in range(0, self.size, at_once):
             yield self.buckets(np.arange(begin, min(begin + at_once, self.size)))
 
 
 def bit_matrix(positions: Buckets, m: int) -> sparse.csr_array:
-    """(functions * universe, functions * m) which cells each object has under each function; others' are not there.
+    """Return the sparse matrix (functions * universe, functions * m) of the cells of each object under each function.
 
-    positions (functions, cells, universe), m where there is no cell.
+    `positions` is (functions, cells, universe), with m where there is no cell.
     """
     functions, _, universe = positions.shape
     f, _, z = np.nonzero(positions < m)
@@ -143,51 +143,48 @@ def bit_matrix(positions: Buckets, m: int) -> sparse.csr_array:
     return sparse.csr_array((np.ones(len(z)), (f * universe + z, column)), shape=shape)
 
 
-#: From this epsilon on ratios of likelihoods, e^epsilon, come near the largest number that there is.
-BEYOND = 600.0
+#: From this epsilon on, likelihood ratios come near overflow, and masses are computed from logarithms.
+LOG_SPACE_EPSILON = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rappor(Hashed, Counting, Likelihood):
+class Rappor(HashedMechanism, SupportOracle, Likelihood):
     r"""RAPPOR, each report with fresh noise.
 
     A report of z is (c, s): c uniform over the cohorts; s in {0,1}^m from the Bloom filter b of z, which is one at the
-    positions of the cohort's h hash functions. The permanent step makes b' of b, each bit one with probability f/2,
-    zero with f/2 and kept with 1-f; the instantaneous step makes s of b', a bit being one with probability q where b'
-    is one and with p where it is zero. A device with memory keeps b' for its object; here b' is drawn for each report,
-    so that reports are independent and a bit of s is one with probability
+    positions of the cohort's h hash functions. The permanent randomized response (PRR) b' sets each bit to 1 with
+    probability f/2, to 0 with f/2, and leaves it with 1-f. The instantaneous randomized response (IRR) s has a 1 with
+    probability q where b' is 1, and with p where it is 0. A memoizing device stores b' for each object. Here b' is
+    drawn for each report, so that reports are independent and a bit of s is 1 with probability
 
     .. math:: q' = \tfrac f2 (p + q) + (1-f) q \text{ if } b = 1, \qquad
               p' = \tfrac f2 (p + q) + (1-f) p \text{ if } b = 0
 
-    An object has several bits, so that a report tells more than supported or not: with D bits, k of them set in s, and
-    T bits set in all,
+    The mechanism is not pure, as an object has several bits. With D bits, k of them set in s, and T bits set in total,
 
     .. math:: \Pr[c, s | z] = \frac{1}{\text{cohorts}} q'^{\,k} (1-q')^{D-k} p'^{\,T-k} (1-p')^{m-D-T+k}
 
-    Two objects differ in at most h bits each way, hence, and with f alone for all reports of a device together,
+    Two objects differ in at most h bits each way. Hence epsilon of one report, and of all reports of a device together:
 
     .. math:: \epsilon = h \log \frac{q' (1-p')}{p' (1-q')}, \qquad
               \epsilon_\infty = 2 h \log \frac{1 - f/2}{f/2}
 
-    For the curator a report supports the objects whose bits are all set. With hash functions that are uniform, D is how
-    many distinct values h draws of m have, and the overlap J of two objects with D and D' bits is hypergeometric:
+    A report supports the objects whose bits are all set. With uniform hash functions, D is the number of distinct
+    values among h draws from m, and the overlap J of two objects with D and D' bits is hypergeometric:
 
     .. math:: p^* = \mathrm E\, q'^{D}, \qquad q^* = \mathrm E\, q'^{J} p'^{\,D - J}
 
-    Of a given table these are means over its objects, pairs of objects and cohorts. An object with fewer bits is
-    supported more often for good, which the estimate knows (`rates`). With few cohorts objects that share bits are
-    confused; the curator can fit a regression to the bits instead, as the authors' does (`reports.estimators`).
+    For a given table these are means over its objects, pairs of objects and cohorts. Objects with fewer bits are
+    supported more often, which the estimate accounts for (`rates`). With few cohorts, objects that share bits are
+    confounded; a regression on the bits separates them, as in the authors' analysis (`reports.estimators`).
 
     Parameters
     ----------
-    epsilon : what one report reveals, from which both steps have noise that flips a bit one way as often as the other;
-        the permanent step has the given f, or else the one for which all reports of a device reveal at most twice that:
-        2 / (1 + e^(epsilon/h)). Or else
-    f, p, q : the noise of the two steps; epsilon follows.
-    m, hashes, cohorts : bits of a filter, functions of a cohort, and how many cohorts there are.
-    hash_table, seed : as of every mechanism with hash functions (`Hashed`); the table has a row for each function,
-        those of the first cohort first.
+    epsilon : epsilon of one report. The noise is then symmetric, with the given f or f = 2 / (1 + e^(epsilon/h)), for
+        which all reports of a device together have at most 2 epsilon. Alternatively give
+    f, p, q : the noise of PRR and IRR, from which epsilon follows.
+    m, hashes, cohorts : bits of a filter, hash functions per cohort, and number of cohorts.
+    hash_table, seed : the hash functions (`HashedMechanism`); the table has a row for each function, cohort by cohort.
 
     References
     ----------
@@ -213,8 +210,8 @@ class Rappor(Hashed, Counting, Likelihood):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        stated = None not in (self.f, self.p, self.q)
-        if not stated:
+        noise_given = None not in (self.f, self.p, self.q)
+        if not noise_given:
             f, p = noise_for(self.epsilon, self.hashes, self.f, self.p, self.q)
             set_frozen(self, f=f, p=p, q=1.0 - p)
         if not (0.0 <= self.f < 1.0 and 0.0 <= self.p < self.q <= 1.0):
@@ -222,7 +219,7 @@ class Rappor(Hashed, Counting, Likelihood):
         lost, raised = self.dropped, self.raised
         odds = lost * raised / ((1.0 - lost) * (1.0 - raised))
         spent = -self.hashes * math.log(odds) if odds else math.inf
-        if stated and self.epsilon not in (None, spent):
+        if noise_given and self.epsilon not in (None, spent):
             raise _given_twice()
         set_frozen(self, epsilon=spent)
 
@@ -235,17 +232,17 @@ class Rappor(Hashed, Counting, Likelihood):
 
     @property
     def raised(self) -> float:
-        """p', the probability that a zero of the filter is reported as one."""
+        """p', the probability that a 0 of the filter is reported as 1."""
         return 0.5 * self.f * (self.p + self.q) + (1.0 - self.f) * self.p
 
     @property
     def dropped(self) -> float:
-        """1 - q', the probability that a one of the filter is reported as zero."""
+        """1 - q', the probability that a 1 of the filter is reported as 0."""
         return 0.5 * self.f * (2.0 - self.p - self.q) + (1.0 - self.f) * (1.0 - self.q)
 
     @property
     def permanent_epsilon(self) -> float:
-        """Epsilon of a kept answer: that of the permanent step."""
+        """Epsilon of a memoized response: that of the permanent randomized response."""
         return 2.0 * self.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
 
     @property
@@ -264,7 +261,7 @@ class Rappor(Hashed, Counting, Likelihood):
 
     @cached_property
     def rates(self) -> Rates:
-        """By the object, which has as many bits in each cohort as it has; what it shares with others is theirs."""
+        """Rates of each object, given its number of distinct bits in each cohort."""
         own = (1.0 - self.dropped) ** np.arange(self.hashes + 1.0) @ self.family.bit_shares()
         if self.hash_table is not None:
             return Rates(own, *self.family.crossed(1.0 - self.dropped, self.raised))
@@ -273,18 +270,18 @@ class Rappor(Hashed, Counting, Likelihood):
         return Rates(own, mean @ shares, (square - mean**2) @ shares / self.family.size)
 
     @property
-    def cells(self) -> Cells:
-        """A cell counts set bits."""
+    def cells(self) -> CellMoments:
+        """Moments of a cell, which counts set bits."""
         p, q = self.raised, 1.0 - self.dropped
-        return Cells(p, q - p, p * (1.0 - p), own=q * (1.0 - q) - p * (1.0 - p), hit=(q - p) ** 2)
+        return CellMoments(p, q - p, p * (1.0 - p), own=q * (1.0 - q) - p * (1.0 - p), hit=(q - p) ** 2)
 
     def _crossings(self) -> list[tuple[float, float]]:
-        """By the number of bits of an object: the mean of q'^J p'^(D - J), and of its square."""
+        """Return the mean of q'^J p'^(D - J) and of its square, for each number D of bits."""
         q, p = 1.0 - self.dropped, self.raised
         return [(self.family.crossing(d, q, p), self.family.crossing(d, q * q, p * p)) for d in range(self.hashes + 1)]
 
     def tally(self, reports: Reports) -> NDArray[np.int64]:
-        """(3, universe) reports that support each object; its bits that are set in them; its bits in their cohorts."""
+        """Return (3, universe) support counts, set bits of each object, and its bits in the reports' cohorts."""
         words, positions_set = as_words(reports["bits"], self.m), positions_buffer(self.m)
         out = np.zeros((2, self.universe), dtype=np.int64)
         for positions, starts, order in self.grouped(reports["cohort"]):
@@ -296,8 +293,8 @@ class Rappor(Hashed, Counting, Likelihood):
         return np.vstack([self.support_counts(reports), out])
 
     def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
-        """One by one: supports and set bits have no closed law together."""
-        return one_by_one(self, self.tally, added, popularity, count, key, threads)
+        """Simulate single reports: the joint distribution of supports and set bits has no closed form."""
+        return simulate_reports(self, self.tally, sum_arrays, popularity, count, key, threads)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
@@ -320,11 +317,11 @@ class Rappor(Hashed, Counting, Likelihood):
         return out
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        """(reports,) zero: `log_likelihood` leaves nothing out."""
+        """Return (reports,) zeros: `log_likelihood` omits nothing."""
         return np.zeros(len(reports["cohort"]))
 
     def log_likelihood(self, reports: Reports) -> Floats:
-        """(reports, universe) exactly, with no constant left out."""
+        """Return (reports, universe) the exact log-probabilities."""
         held, found = self._held(reports)
         total = np.bitwise_count(reports["bits"]).sum(axis=1, dtype=np.int64)
         logs: Floats = self._logs()[total[:, None], (self.hashes + 1) * held + found]
@@ -333,14 +330,14 @@ class Rappor(Hashed, Counting, Likelihood):
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         words, out = as_words(reports["bits"], self.m), np.zeros((len(reports["bits"]), views.width))
         table, by_cohort = views.matrix(), self.grouped(reports["cohort"])
-        if self.epsilon < BEYOND:
-            # by what each bit that is set says, and each that is not
-            yes, no = (1.0 - self.dropped) / self.raised, self.dropped / (1.0 - self.raised)
+        if self.epsilon < LOG_SPACE_EPSILON:
+            # likelihood ratios of a bit that is set, and of one that is not
+            if_set, if_unset = (1.0 - self.dropped) / self.raised, self.dropped / (1.0 - self.raised)
             bits = np.arange(self.hashes + 1.0)
-            masses = kernels.cohort_masses(self.universe, self.hashes, self.m, views.width)
-            seen = table, no**bits, (yes / no) ** bits, masses
+            inputs = table, if_unset**bits, (if_set / if_unset) ** bits
+            scratch = kernels.cohort_masses(self.universe, self.hashes, self.m, views.width)
             for positions, starts, order in by_cohort:
-                kernels.mass_by_bits(starts, order, positions, words, *seen, out)
+                kernels.mass_by_bits(starts, order, positions, words, *inputs, scratch, out)
             return out
         logs = self._logs()
         workspace = *self._scratch(), np.empty(logs.shape[1]), np.empty(views.width)
@@ -349,14 +346,14 @@ class Rappor(Hashed, Counting, Likelihood):
         return out
 
     def _held(self, reports: Reports) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(reports, universe) how many bits each object has in the report's cohort, and how many of them are set."""
+        """Return (reports, universe) the bits of each object in the report's cohort, and how many of them are set."""
         positions = self.family.buckets(np.asarray(reports["cohort"], dtype=np.int64)).astype(np.int64)
         bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.m)
         bits = np.pad(bits, ((0, 0), (0, 1)))[:, None, :]
         return (positions < self.m).sum(axis=1), np.take_along_axis(bits, positions, axis=2).sum(axis=1, dtype=np.int64)
 
     def _logs(self) -> Floats:
-        """(m + 1, codes) log-likelihood by the number of set bits and the code (`kernels.bloom`); -inf: impossible."""
+        """Return (m + 1, codes) the log-likelihood by number of set bits and code (`kernels.bloom`)."""
         h, m = self.hashes, self.m
         total = np.arange(m + 1)[:, None]
         held, found = np.divmod(np.arange((h + 1) ** 2), h + 1)
@@ -379,7 +376,7 @@ class Rappor(Hashed, Counting, Likelihood):
 def noise_for(
     epsilon: float | None, hashes: int, f: float | None, p: float | None, q: float | None
 ) -> tuple[float, float]:
-    """f and p of the noise that spends epsilon and flips a bit one way as often as the other, q being 1 - p."""
+    """Return f and p of the symmetric noise (q = 1 - p) with this epsilon."""
     if epsilon is None:
         raise InputError("is missing", place="epsilon", remedy="or give f, p and q")
     if p is not None or q is not None:

@@ -1,9 +1,9 @@
 """Sketches: mechanisms whose reports name a public hash function.
 
-Reports are grouped by function. Rows of a table hold what objects add for each view: masses, and counts in the bits of
-one word. The curator's sketch is drawn from its closed distribution, so that 10^9 reports cost as much as the cells of
-the sketch: given how many reports fall on each (function, bucket), the set bits of a cell are Binomial(hits, 1 - xi) +
-Binomial(rest, xi), independently. This is exact, not an approximation.
+Reports are grouped by function. A table has a row per bucket or object with the pool weights of all views: masses, and
+counts packed into the bits of one word. The curator's sketch is drawn from its closed form, so that the cost of 10^9
+reports is that of the cells of the sketch. Given the number of reports in each (function, bucket), the set bits of a
+cell are Binomial(hits, 1 - xi) + Binomial(rest, xi), independently. This is exact.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from poolscope.kernels.random import lay_alias, tabulate
 from poolscope.mechanisms import hashing
 from poolscope.mechanisms.hashing import (
     Buckets,
+    FunctionFamily,
     HashFamily,
-    Restricted,
+    RestrictedFamily,
     TableFamily,
-    Tabulated,
     by_function,
     choose_functions,
 )
 from poolscope.mechanisms.protocols import PoolWeights, Rates, ReportColumn, check_epsilon, set_frozen
-from poolscope.mechanisms.pure import Pure, Reporting
+from poolscope.mechanisms.pure import MechanismDefaults, Pure
 
 
-class Cells(NamedTuple):
-    r"""The law of what reports add to the cells (function, bucket) of a sketch, given the report's function.
+class CellMoments(NamedTuple):
+    r"""First and second moments of what a report adds to the cells (function, bucket) of a sketch.
 
-    A report adds `base` to a cell in the mean, and `gain` more where the reported object y has the cell. Let t(z) be
-    what it adds to the cells of z, each less `base`; then, with J the number of cells that objects have in common,
+    Given its function, a report adds `base` to a cell in expectation, and `gain` more where the reported object y has
+    the cell. Let t(z) be the sum over the cells of z, minus `base` for each. With J the number of common cells,
 
     .. math:: \mathrm E[t(z)] &= \text{gain} \, J(z, y) \\
               \mathrm E[t(z) t(w)] &= \text{variance} \, J(z, w) + \text{own} \, J(z, w, y)
@@ -57,16 +57,16 @@ class Cells(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hashed(Reporting):
-    """Reports whose shared column is the number of a function of `family`, drawn uniformly.
+class HashedMechanism(MechanismDefaults):
+    """A mechanism whose reports name a public hash function, drawn uniformly from `family`.
 
     Parameters
     ----------
-    m : buckets of a function.
-    hashes : how many functions.
-    hash_table : a deployment's own functions, integers 0..m-1 (functions, universe); three-wise independent functions
-        are computed on demand where absent. It is kept as the `TableFamily` that has checked it.
-    seed : of the computed functions.
+    m : number of buckets.
+    hashes : number of functions.
+    hash_table : the functions of a deployment, integers 0..m-1 (functions, universe); stored as a `TableFamily`.
+        Default: three-wise independent functions, computed on demand.
+    seed : seed of the computed functions.
     """
 
     universe: int
@@ -75,53 +75,53 @@ class Hashed(Reporting):
     hashes: int | None = None
     hash_table: NDArray[np.integer] | TableFamily | None = field(default=None, repr=False, compare=False)
     seed: int = 0
-    family: Tabulated = field(init=False, repr=False)
+    family: FunctionFamily = field(init=False, repr=False)
 
     shared_column = "hash"
 
     def __post_init__(self) -> None:
         set_frozen(self, family=self.make_family())
 
-    def make_family(self) -> Tabulated:
-        """The functions by which reports are grouped."""
+    def make_family(self) -> FunctionFamily:
+        """Return the functions by which reports are grouped."""
         return self.functions(self.hashes)
 
     def functions(self, count: int | None) -> HashFamily:
-        """So many functions, or those of the table."""
+        """Return `count` computed functions, or those of the table."""
         found = hashing.family(
             universe=self.universe, m=self.m, hashes=count, hash_table=self.hash_table, seed=self.seed
         )
         if self.hash_table is not None:
-            # the same mechanism with another epsilon need not check it again
+            # checked once: `with_epsilon` passes the checked table on
             set_frozen(self, hash_table=found)
         return found
 
     @property
     def shared(self) -> ReportColumn:
-        """What the shared column holds."""
+        """Description of the shared column."""
         return ReportColumn("integer", self.family.size)
 
     def shared_by(self, keys: Keys) -> Integers:
         return choose_functions(self.family, keys)
 
     def grouped(self, function: NDArray[np.integer]) -> Iterator[tuple[Buckets, Integers, Integers]]:
-        """Reports by their functions (`by_function`), which are those of the shared column."""
+        """Group reports by their functions (`by_function`)."""
         return by_function(self.family, function, self.shared_column)
 
     def positions(self, functions: NDArray[np.int64]) -> Buckets:
-        """(functions, cells, universe) the buckets of every object under each function; m where there is none."""
+        """Return (functions, cells, universe) the buckets of every object under each function; m for none."""
         found = self.family.buckets(functions)
         return found.reshape(len(functions), -1, self.universe)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sketch(Hashed, Pure):
-    r"""A pure mechanism on the bucket of the object, whose bit is flipped with probability xi.
+class Sketch(HashedMechanism, Pure):
+    r"""A pure mechanism on the bucket of the object; a bit is flipped with probability xi.
 
     .. math:: p^* = 1 - \xi, \qquad q^* = p^* s + e (1 - s)
 
-    where s is the share of the functions under which two objects meet (1/m, or that of a given table), and e how often
-    a report supports an object that it does not meet (`support_prob_no_collision`): a mechanism states xi and e.
+    where s is the collision rate of two objects (1/m, or that of a given table), and e the probability that a report
+    supports an object of another bucket (`support_prob_no_collision`). A subclass defines xi and e.
     """
 
     family: HashFamily = field(init=False, repr=False)
@@ -141,10 +141,10 @@ class Sketch(Hashed, Pure):
         """Probability that a report supports an object of another bucket than the reported one's."""
 
     def restricted(self, objects: Sequence[int]) -> Self:
-        """The sketch of some objects alone, numbered in this order: what supports them is found without the others."""
+        """Return the sketch restricted to some objects, renumbered in this order."""
         part = copy(self)
         chosen = np.array(objects, dtype=np.int64)
-        set_frozen(part, universe=len(chosen), family=Restricted(family=self.family, objects=chosen))
+        set_frozen(part, universe=len(chosen), family=RestrictedFamily(family=self.family, objects=chosen))
         return part
 
     @property
@@ -164,17 +164,21 @@ class Sketch(Hashed, Pure):
         )
 
 
-#: Bits of a word for the counts of all columns, each of which can hold its column's size.
-WORD = 64
+#: Bits of the word that holds the packed counts of all columns.
+WORD_BITS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
-    """Where rows hold the columns of `views`.
+class PoolWeightLayout:
+    """How table rows store the pool weights of all views: as masses, or as packed counts.
 
-    places: of each column, for the kernels. columns: masses to a row, beginning with the neutral pools of the views
-    that have masses. weights (universe, such views): those of an object side by side. words (universe,): what an object
-    adds to the counts; None where nothing is counted. column_of (such views, universe): its columns.
+    Parameters
+    ----------
+    columns_at : position of each column in a row, for the kernels.
+    columns : number of masses in a row, the neutral pools first.
+    weights : (universe, views with masses) the weights of each object.
+    column_of : (views with masses, universe) the column of each object.
+    words : (universe,) the packed counts of each object; None where no view is counted.
     """
 
     columns_at: ColumnLayout
@@ -185,16 +189,18 @@ class Layout:
 
     @cached_property
     def runs(self) -> NDArray[np.int64]:
-        """(runs, 6) begin and end of neighboring objects that add to the same columns; the first view and its column,
-        and how many views: two where all objects add to the next column of the next view; and the word that they add.
+        """Runs of consecutive objects that add to the same columns, (runs, 6).
+
+        Columns: first object, end (exclusive), first view, its column, number of views, packed counts. Two views are
+        handled together where the second uses the next column for all objects.
         """
         found: list[NDArray[np.int64]] = []
         view, count = 0, len(self.column_of)
         word = np.zeros(len(self.weights), np.int64) if self.words is None else self.words.view(np.int64)
         while view < count or not found:
             column = self.column_of[view] if count else np.zeros_like(word)
-            beside = self.column_of[view + 1 : view + 2]
-            together = min(count, 1 + (len(beside) and not word.any() and np.array_equal(column + 1, beside[0])))
+            following = self.column_of[view + 1 : view + 2]
+            together = min(count, 1 + (len(following) and not word.any() and np.array_equal(column + 1, following[0])))
             changes = (np.diff(column) != 0) | (np.diff(word) != 0)
             begin = np.concatenate([[0], np.flatnonzero(changes) + 1])
             own = np.full_like(begin, view), column[begin], np.full_like(begin, together), word[begin]
@@ -203,11 +209,11 @@ class Layout:
         return np.concatenate(found)
 
     def empty(self, rows: int) -> MassRows:
-        """So many rows to be filled."""
+        """Return uninitialized rows."""
         return empty_rows(rows, self.columns + (self.words is not None), self.columns_at)
 
     def rows(self) -> MassRows:
-        """A row for each object."""
+        """Return a row for each object."""
         rows = self.empty(len(self.weights))
         table, objects = rows.table, np.arange(len(self.weights))
         table.masses[:] = 0.0
@@ -218,67 +224,67 @@ class Layout:
         return rows
 
 
-def packed(views: PoolWeights) -> Layout:
-    """The views to which all objects of a column weigh the same are counted, as far as a word holds them."""
+def packed_layout(views: PoolWeights) -> PoolWeightLayout:
+    """Return a layout that counts the views with equal weights within each column, as far as a word holds them."""
     sizes = _sizes(views)
-    counted, left = np.zeros(len(sizes), dtype=bool), WORD
+    counted, left = np.zeros(len(sizes), dtype=bool), WORD_BITS
     for view, size in enumerate(sizes):
         alone = not np.any((size > 0) & (np.delete(sizes, view, axis=0) > 0))
         bits = sum(int(count).bit_length() for count in size)
-        if alone and bits <= left and _level(views, view):
+        if alone and bits <= left and _is_uniform(views, view):
             counted[view], left = True, left - bits
     return _layout(views, counted)
 
 
-def plain(views: PoolWeights) -> Layout:
-    """Every view has masses."""
+def plain_layout(views: PoolWeights) -> PoolWeightLayout:
+    """Return a layout that stores every view as masses."""
     return _layout(views, np.zeros(len(views.columns), dtype=bool))
 
 
 def _sizes(views: PoolWeights) -> NDArray[np.int64]:
-    """(views, width) the objects of each column."""
+    """Return (views, width) the number of objects of each column."""
     return np.stack([np.bincount(columns, minlength=views.width) for columns in views.columns])
 
 
-def _level(views: PoolWeights, view: int) -> bool:
-    """Whether all objects of a column weigh the same."""
+def _is_uniform(views: PoolWeights, view: int) -> bool:
+    """Return whether all objects of each column have the same weight."""
     columns, weights = views.columns[view], views.weights[view]
     first = np.zeros(views.width)
     first[columns] = weights
     return bool(np.all(weights == first[columns]))
 
 
-def _layout(views: PoolWeights, counted: NDArray[np.bool_]) -> Layout:
+def _layout(views: PoolWeights, counted: NDArray[np.bool_]) -> PoolWeightLayout:
     size = _sizes(views)[counted].sum(axis=0)
     bits = np.array([int(count).bit_length() for count in size])
     shift = (np.cumsum(bits) - bits).astype(np.uint64)
     weight = np.zeros(views.width)
     for columns, weights in zip(views.columns[counted], views.weights[counted], strict=True):
         weight[columns] = weights
-    held = np.concatenate([np.flatnonzero(~counted), np.arange(len(counted), views.width)[size[len(counted) :] == 0]])
+    stored = np.concatenate([np.flatnonzero(~counted), np.arange(len(counted), views.width)[size[len(counted) :] == 0]])
     column = np.full(views.width, -1)
-    column[held] = np.arange(len(held))
+    column[stored] = np.arange(len(stored))
     words = None
     if counted.any():
         words = np.bitwise_or.reduce(np.uint64(1) << shift[views.columns[counted]], axis=0)
     mask = (np.uint64(1) << bits.astype(np.uint64)) - np.uint64(1)
-    return Layout(
+    return PoolWeightLayout(
         columns_at=ColumnLayout(column, weight, shift, mask),
-        columns=len(held),
+        columns=len(stored),
         weights=np.ascontiguousarray(views.weights[~counted].T),
         column_of=column[views.columns[~counted]],
         words=words,
     )
 
 
-#: Buckets held at once by one chunk: functions times objects.
-BUCKETS_AT_ONCE = 1 << 21
+#: Buckets in one chunk of simulated functions: functions times objects.
+BUCKETS_PER_CHUNK = 1 << 21
 
-#: Hits of a bucket up to which its ones are looked up; with fewer than so many to a bucket, only those of buckets
-#: without any are.
-MAX_HITS, FEWEST_HITS = 255, 0.05
+#: Hits of a bucket up to which its set bits come from a table. Below the mean of the second value, only buckets
+#: without hits use a table.
+MAX_HITS, MIN_MEAN_HITS = 255, 0.05
 
-#: Entries of the tables of one flip at most: with more, every binomial number is drawn.
+#: Largest size of the tables of one flip probability; above it, binomial variables are drawn directly.
 MAX_ENTRIES = 1 << 22
 
 
@@ -290,17 +296,18 @@ def sketch_counts(
     key: np.uint64,
     threads: Map = map,
 ) -> NDArray[np.int64]:
-    """(flips, universe) how many of `count` simulated reports support each object, if bits flip with each probability.
+    """Simulate (flips, universe) the support counts of `count` reports for each flip probability.
 
-    The objects and the functions are drawn once for all of them.
+    Objects and functions are drawn once for all flip probabilities.
     """
     totals = function_totals(family, count, key)
     popularity = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     keep, alias = np.empty((1, family.universe)), np.empty((1, family.universe, 2), dtype=np.uint32)
     lay_alias(popularity, np.empty(family.universe, dtype=np.int64), keep[0], alias[0])
-    most = _looked_up(totals, family.m)
-    # tuples: a list of numba's would be compiled anew in every process
-    tables = [ones_tables(int(totals.min()) - most, int(totals.max()) - most, most, flip) for flip in flips]
+    table_hits = _table_hits(totals, family.m)
+    # tuples, as kernels with reflected lists are not cached by Numba
+    fewest, most = int(totals.min()) - table_hits, int(totals.max()) - table_hits
+    tables = [ones_tables(fewest, most, table_hits, flip) for flip in flips]
     rests, near = tuple(rest for rest, _ in tables), tuple(close for _, close in tables)
     distribution = np.asarray(flips, dtype=np.float64), popularity, keep, alias, rests, near
 
@@ -311,7 +318,7 @@ def sketch_counts(
 
 
 def function_totals(family: HashFamily, count: int, key: np.uint64) -> Integers:
-    """(functions,) how many of so many reports each function has."""
+    """Draw (functions,) the number of reports of each function."""
     return generator(key).multinomial(count, np.full(family.size, 1.0 / family.size)).astype(np.int64)
 
 
@@ -323,50 +330,50 @@ def over_functions(
     shape: tuple[int, ...],
     threads: Map = map,
 ) -> Integers:
-    """The sum over the functions that have reports of what `rows` adds to an array of this shape.
+    """Sum what `rows` adds to an array of this shape, over all functions with reports, in parallel chunks.
 
-    It gets some functions at a time: their buckets (functions, universe), totals and keys, and the array.
+    `rows` receives a chunk of functions: buckets (functions, universe), totals, keys, and the array.
     """
     used = np.flatnonzero(totals)
-    at_once = max(1, BUCKETS_AT_ONCE // family.universe)
+    at_once = max(1, BUCKETS_PER_CHUNK // family.universe)
 
-    def part(begin: int) -> Integers:
+    def add_chunk(begin: int) -> Integers:
         chunk, out = used[begin : begin + at_once], np.zeros(shape, dtype=np.int64)
         rows(family.buckets(chunk), totals[chunk], children(key, chunk), out)
         return out
 
-    return sum(threads(part, range(0, len(used), at_once)), np.zeros(shape, dtype=np.int64))
+    return sum(threads(add_chunk, range(0, len(used), at_once)), np.zeros(shape, dtype=np.int64))
 
 
-def _looked_up(totals: Integers, m: int) -> int:
-    """Hits up to which a bucket's ones are looked up: those of most buckets, and no more than a function has."""
+def _table_hits(totals: Integers, m: int) -> int:
+    """Return the hits up to which set bits come from a table: enough for most buckets, at most a function's reports."""
     mean = totals.mean() / m
-    most = 5.0 * mean + 32.0 if mean > FEWEST_HITS else 0.0
-    return int(min(most, MAX_HITS, totals.min()))
+    wanted = 5.0 * mean + 32.0 if mean > MIN_MEAN_HITS else 0.0
+    return int(min(wanted, MAX_HITS, totals.min()))
 
 
-def ones_tables(first: int, last: int, most: int, flip: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Tables for the kernels (`_ones`): of Binomial(n, flip) for n from first to last, and by hits up to `most`.
+def ones_tables(first: int, last: int, max_hits: int, flip: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return alias tables of set bits: of Binomial(n, flip) for n from first to last, and by hits up to `max_hits`.
 
-    Without rows where nothing flips, or where they would be too large.
+    The tables are empty where nothing flips, or where they would be too large.
     """
     width = int(min(last, 20 * np.sqrt(last * flip * (1.0 - flip)) + 40)) + 1
-    rows, near = last - first + 1, most + 1
+    rows, near = last - first + 1, max_hits + 1
     if flip <= 0 or rows * width > MAX_ENTRIES:
         rows, near = 0, 0
     starts = np.empty(rows, dtype=np.int64)
     keep, alias = np.empty((rows, width)), np.empty((rows, width, 2), dtype=np.uint32)
     if rows:
         tabulate(first, flip, np.empty(width), np.empty(width, dtype=np.int64), starts, keep, alias)
-    close = np.empty((near, most + 1)), np.empty((near, most + 1, 2), dtype=np.uint32)
+    close = np.empty((near, max_hits + 1)), np.empty((near, max_hits + 1, 2), dtype=np.uint32)
     for hits in range(near):
-        distribution = np.convolve(_binomial(most - hits, flip), _binomial(hits, 1.0 - flip))
-        lay_alias(distribution, np.empty(most + 1, dtype=np.int64), close[0][hits], close[1][hits])
+        distribution = np.convolve(_binomial(max_hits - hits, flip), _binomial(hits, 1.0 - flip))
+        lay_alias(distribution, np.empty(max_hits + 1, dtype=np.int64), close[0][hits], close[1][hits])
     return (first, starts, keep, alias), close
 
 
 def _binomial(n: int, p: float) -> Floats:
-    """(n + 1,) the probabilities of Binomial(n, p)."""
+    """Return (n + 1,) the probabilities of Binomial(n, p)."""
     k = np.arange(n + 1)
     distribution: Floats = special.binom(n, k) * p**k * (1.0 - p) ** (n - k)
     return distribution

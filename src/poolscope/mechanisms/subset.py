@@ -1,4 +1,4 @@
-"""Subset selection: a random subset of fixed size that is likely to hold the object."""
+"""Subset selection: a random subset of fixed size that contains the object with high probability."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.protocols import Reports, derived_field, flip_probability, set_frozen
-from poolscope.mechanisms.pure import even_measure
+from poolscope.mechanisms.pure import uniform_base_measure
 from poolscope.mechanisms.unary import ObjectBits, Words, threshold
 
 
@@ -60,21 +60,21 @@ class SubsetSelection(ObjectBits):
         return (self.k - self.p_star) / (self.universe - 1)
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        return even_measure(reports, self.p_star, math.comb(self.universe - 1, self.k - 1))
+        return uniform_base_measure(reports, self.p_star, math.comb(self.universe - 1, self.k - 1))
 
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
-        # fewer than wanted, by two standard deviations: what is added at random is drawn faster than what is removed
+        # start two standard deviations below the target size: adding random elements is faster than removing them
         start = max(0.0, self.k - 2.0 * math.sqrt(self.k)) / self.universe
         kernels.choose_subsets(objects, keys, self.universe, self.k, self.p_star, threshold(start), out)
 
 
 def best_size(universe: int, epsilon: float) -> int:
-    """The size of least variance."""
+    """Return the subset size with the smallest variance."""
 
     def variance(k: int) -> float:
         mechanism = SubsetSelection(universe=universe, epsilon=epsilon, k=k)
         p, q = mechanism.p_star, mechanism.q_star
         return q * (1.0 - q) / (p - q) ** 2
 
-    at = math.floor(universe * flip_probability(epsilon))
-    return min({max(1, at), min(universe - 1, at + 1)}, key=variance)
+    lower = math.floor(universe * flip_probability(epsilon))
+    return min({max(1, lower), min(universe - 1, lower + 1)}, key=variance)

@@ -1,8 +1,8 @@
 """Unary encodings: a report has a bit for each object, and a set bit supports its object.
 
 Symmetric (SUE) and optimized (OUE) unary encoding flip the bits of the one-hot vector. Thresholded histogram encoding
-(THE) sends the positions at which a noisy one-hot vector exceeds a threshold. SpotMe sends the truth or a coin for each
-location. Bit vectors are stored as bytes, and drawn and read as words.
+(THE) sends the positions at which a noisy one-hot vector exceeds a threshold. SpotMe sends the true bit or a random bit
+for each location. Bit vectors are stored as bytes, and computed on as 64-bit words.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from poolscope.mechanisms.protocols import (
     flip_probability,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Sized, drawn
-from poolscope.mechanisms.sketch import packed
+from poolscope.mechanisms.pure import Sized, draw_object_counts
+from poolscope.mechanisms.sketch import packed_layout
 
 
 def words_of(m: int) -> int:
-    """Words that hold m bits."""
+    """Return the number of 64-bit words that hold m bits."""
     return -(-m // 64)
 
 
 def threshold(probability: float) -> np.uint64:
-    """A probability below one as a 64-bit fraction."""
+    """Return a probability below 1 as a 64-bit fixed-point fraction."""
     return np.uint64(int(probability * 2.0**64))
 
 
 def as_bytes(words: NDArray[np.uint64], m: int) -> NDArray[np.uint8]:
-    """(reports, ceil(m / 8)): bit i is bit i mod 8, least significant first, of byte i div 8."""
-    # reports are many: without a copy wherever the words are the bytes already
+    """Return (reports, ceil(m / 8)) bytes: bit i is bit i mod 8 of byte i div 8, least significant first."""
+    # no copy on little-endian machines, as there are many reports
     return np.ascontiguousarray(words.astype("<u8", copy=False).view(np.uint8)[:, : -(-m // 8)])
 
 
 def check_bits(bits: NDArray[np.uint8], m: int) -> None:
-    """(reports, ceil(m / 8)) bytes."""
+    """Check that bits are (reports, ceil(m / 8)) bytes without set padding bits."""
     size = -(-m // 8)
     if bits.ndim != 2 or bits.shape[1] != size:
         raise InputError(f"bits must be {size} bytes (m = {m})", value=bits.shape[1:])
@@ -60,10 +60,10 @@ def check_bits(bits: NDArray[np.uint8], m: int) -> None:
 
 
 def log_bit_measure(bits: NDArray[np.uint8], m: int, own: float, other: float) -> Floats:
-    """(reports,) log Pr[bits | an object whose bit is set]: its own is one with probability `own`, others with `other`.
+    """Return (reports,) log Pr[bits | an object whose bit is set].
 
-    A report without any bit supports nothing. An object outside the support is less likely by the odds of the two
-    bits, from which its probability follows for any number of bits.
+    The object's own bit is 1 with probability `own`, every other bit with probability `other`. The formula also
+    defines the base measure of a report without a set bit, which supports no object.
     """
     check_bits(bits, m)
     ones = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
@@ -74,7 +74,7 @@ def log_bit_measure(bits: NDArray[np.uint8], m: int, own: float, other: float) -
 
 
 def as_words(bits: NDArray[np.uint8], m: int) -> NDArray[np.uint64]:
-    """(reports, words) from bytes, whose number is checked."""
+    """Return (reports, words) from bytes; checks the shape."""
     check_bits(bits, m)
     size = bits.shape[1]
     if size % 8 == 0:
@@ -86,13 +86,13 @@ def as_words(bits: NDArray[np.uint8], m: int) -> NDArray[np.uint64]:
 
 Words = NDArray[np.uint64]
 
-#: Words of reports that are drawn and read before they leave the cache.
-WORDS_AT_ONCE = 1 << 15
+#: Words in one chunk of reports, which fits into the processor's cache.
+WORDS_PER_CHUNK = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectBits(Sized):
-    """Reports with a bit for each object; a mechanism states how they are drawn (`draw`), p* and q*."""
+    """Reports with one bit per object; a subclass defines `draw`, p* and q*."""
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
@@ -116,7 +116,7 @@ class ObjectBits(Sized):
         return np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.universe).astype(bool)
 
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        rows, bits = packed(views).rows(), reports["bits"]
+        rows, bits = packed_layout(views).rows(), reports["bits"]
         out = np.empty((len(bits), views.width))
         for part in self._chunks(len(bits)):
             positions = np.arange(part.start, part.stop)
@@ -125,7 +125,7 @@ class ObjectBits(Sized):
 
     def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        rows = packed(views).rows()
+        rows = packed_layout(views).rows()
         for part in self._chunks(len(objects)):
             words = np.empty((len(positions[part]), words_of(self.universe)), dtype=np.uint64)
             self.draw(objects[part], keys[part], words)
@@ -138,16 +138,16 @@ class ObjectBits(Sized):
         return out
 
     def _chunks(self, count: int) -> Iterator[slice]:
-        at_once = max(1, WORDS_AT_ONCE // words_of(self.universe))
+        at_once = max(1, WORDS_PER_CHUNK // words_of(self.universe))
         return (slice(start, min(start + at_once, count)) for start in range(0, count, at_once))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unary(ObjectBits):
-    r"""The one-hot vector of the object, each bit with noise of its own.
+    r"""The one-hot vector of the object with independent noise on every bit.
 
-    The object's bit is reported as one with probability p*, every other bit with probability q*: a mechanism states the
-    two (`one_probabilities`). An object whose bit is set is likelier than one whose bit is not by the odds of the bits,
+    The object's bit is reported as 1 with probability p*, every other bit with probability q*; a subclass defines both
+    (`one_probabilities`). The likelihood ratio of an object whose bit is set to one whose bit is not is
 
     .. math:: \frac{p^* (1 - q^*)}{q^* (1 - p^*)}
     """
@@ -173,19 +173,19 @@ class Unary(ObjectBits):
         return log_bit_measure(np.asarray(reports["bits"]), self.universe, self.p_star, self.q_star)
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
-        """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""
-        rng, own = drawn(popularity, count, key)
+        """Draw from the closed form: Binomial(own, p*) + Binomial(others, q*) for each object, given its true count."""
+        rng, own = draw_object_counts(popularity, count, key)
         return rng.binomial(own, self.p_star) + rng.binomial(count - own, self.q_star)
 
 
 def symmetric(epsilon: float) -> tuple[float, float]:
-    """p and q of bits that are flipped one way as often as the other."""
+    """Return p and q of symmetric bit flips."""
     flipped = flip_probability(epsilon / 2.0)
     return 1.0 - flipped, flipped
 
 
 def optimized(epsilon: float) -> tuple[float, float]:
-    """p and q of bits for which the variance of a rare object's count is least."""
+    """Return p and q that minimize the variance of a rare object's count."""
     return 0.5, flip_probability(epsilon)
 
 
@@ -201,7 +201,7 @@ class SUE(Unary):
     .. math:: p^* = 1 - \xi, \qquad q^* = \xi, \qquad
               \mathrm{Var}_0 = N \frac{e^{\epsilon/2}}{(e^{\epsilon/2} - 1)^2}
 
-    with Var_0 the variance of the count of an object that nobody has.
+    with Var_0 the variance of the estimated count of an object that nobody has.
 
     References
     ----------
@@ -231,7 +231,7 @@ class OUE(Unary):
     .. math:: p^* = \frac12, \qquad q^* = \frac{1}{e^\epsilon + 1}, \qquad
               \mathrm{Var}_0 = N \frac{4 e^\epsilon}{(e^\epsilon - 1)^2}
 
-    Without noise half of the reports would still be empty: epsilon must be finite.
+    As epsilon grows, half of the reports stay empty, so that there is no noiseless limit: epsilon must be finite.
 
     References
     ----------
@@ -253,8 +253,8 @@ class OUE(Unary):
         return optimized(self.epsilon)
 
 
-#: Where the best threshold lies; at 1/2 the two errors of a bit are alike, beyond 1 the own bit is lost too often.
-LOWEST, HIGHEST = 0.5, 1.0
+#: Interval of the optimal threshold: at 1/2 both errors of a bit are equal, above 1 the true bit is mostly lost.
+MIN_THRESHOLD, MAX_THRESHOLD = 0.5, 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,8 +267,8 @@ class THE(Unary):
 
     .. math:: p^* = 1 - \tfrac12 e^{\epsilon(\theta - 1)/2}, \qquad q^* = \tfrac12 e^{-\epsilon\theta/2}
 
-    It supports the objects whose position is in the set. Sending only the set throws information away: the
-    likelihood ratio p*(1-q*) / (q*(1-p*)) is below e^epsilon, and the attack uses the true one (`ratio`).
+    It supports the objects whose position is in the set. Thresholding discards information: the likelihood ratio
+    p*(1-q*) / (q*(1-p*)) is below e^epsilon, and the attack uses this actual ratio (`ratio`).
 
     The default threshold minimizes the variance of the count of a rare object, N q*(1-q*) / (p*-q*)^2, numerically. As
     epsilon grows it approaches 1, and p* approaches 2/3, not 1: epsilon must be finite.
@@ -290,8 +290,8 @@ class THE(Unary):
         check_finite_epsilon(self.epsilon)
         if self.threshold is None:
             set_frozen(self, threshold=best_threshold(self.epsilon))
-        if not LOWEST <= self.threshold <= HIGHEST:
-            raise InputError(f"must be {LOWEST:g} to {HIGHEST:g}", value=self.threshold, place="threshold")
+        if not MIN_THRESHOLD <= self.threshold <= MAX_THRESHOLD:
+            raise InputError(f"must be {MIN_THRESHOLD:g} to {MAX_THRESHOLD:g}", value=self.threshold, place="threshold")
 
     @property
     def one_probabilities(self) -> tuple[float, float]:
@@ -300,7 +300,7 @@ class THE(Unary):
 
     @property
     def ratio(self) -> float:
-        """Likelihood of an object in the support over that of one outside, at most e^epsilon."""
+        """Likelihood ratio of an object in the support to one outside; at most e^epsilon."""
         p, q = self.one_probabilities
         return p * (1.0 - q) / (q * (1.0 - p))
 
@@ -314,31 +314,34 @@ class THE(Unary):
 
 
 def log_variance(threshold: float, epsilon: float) -> float:
-    """log(q*(1-q*) / (p*-q*)^2), the variance of a rare object's count for one report."""
+    """Return log(q*(1-q*) / (p*-q*)^2), the log-variance of a rare object's count per report."""
     log_q = -epsilon * threshold / 2.0 - math.log(2.0)
     gap = 1.0 - 0.5 * math.exp(epsilon * (threshold - 1.0) / 2.0) - math.exp(log_q)
     return log_q + math.log1p(-math.exp(log_q)) - 2.0 * math.log(gap)
 
 
 def best_threshold(epsilon: float) -> float:
-    """The threshold of least variance, by golden sections: the variance falls, then rises."""
+    """Return the threshold that minimizes the variance, by golden-section search.
+
+    Not `scipy.optimize`: its result differs in the last bits, and with it every report of `the`.
+    """
     golden = (math.sqrt(5.0) - 1.0) / 2.0
-    low, high = LOWEST, HIGHEST
+    low, high = MIN_THRESHOLD, MAX_THRESHOLD
     for _ in range(80):
         left, right = high - golden * (high - low), low + golden * (high - low)
         if log_variance(left, epsilon) < log_variance(right, epsilon):
             high = right
         else:
             low = left
-    return float(np.clip((low + high) / 2.0, LOWEST, HIGHEST))
+    return float(np.clip((low + high) / 2.0, MIN_THRESHOLD, MAX_THRESHOLD))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpotMe(Unary):
-    r"""Randomized response for each location on its own.
+    r"""Independent randomized response for each location.
 
-    A report of z has a bit for each location. With probability 1 - lambda (`coin`) a bit is the truth, one for z and
-    zero for the others; with probability lambda it is a coin that says one with probability y (`yes`). Hence
+    A report of z has a bit for each location. With probability 1 - lambda a bit is true, 1 for z and 0 for the others.
+    With probability lambda (`coin`) it is random, 1 with probability y (`yes`). Hence
 
     .. math:: p^* = 1 - \lambda (1 - y), \qquad q^* = \lambda y, \qquad
               e^\epsilon = \frac{p^* (1 - q^*)}{q^* (1 - p^*)}
@@ -348,13 +351,12 @@ class SpotMe(Unary):
 
     .. math:: \lambda = \frac{2}{1 + \sqrt{1 + 4 (e^\epsilon - 1) y (1-y)}}
 
-    Either epsilon is given or lambda. A fair coin, the default, is symmetric unary encoding (`sue`); a rarer yes keeps
-    reports short.
+    Give either epsilon or lambda. The default y = 1/2 is symmetric unary encoding (`sue`); a smaller y makes reports
+    shorter.
 
-    As published, a phone that does not tell the truth always says yes (y = 1): the true location is among the reported
-    ones always, and what is not reported is ruled out. Then p* = 1 and q* = lambda, and epsilon is infinite, however
-    many erroneous locations are reported beside; ``SpotMe(universe=..., coin=0.5, yes=1)`` is that mechanism. A finite
-    epsilon needs a coin that sometimes says no.
+    In the published mechanism a random bit is always 1 (y = 1). The true location is then always reported, and every
+    location that is not reported is ruled out: p* = 1, q* = lambda, and epsilon is infinite, whatever lambda is.
+    ``SpotMe(universe=..., coin=0.5, yes=1)`` is that mechanism. A finite epsilon requires y < 1.
 
     References
     ----------
@@ -372,8 +374,8 @@ class SpotMe(Unary):
     yes: float = 0.5
 
     def __post_init__(self) -> None:
-        stated = self.coin is not None
-        if not stated:
+        coin_given = self.coin is not None
+        if not coin_given:
             set_frozen(self, coin=coin_for(self.epsilon, self.yes))
         if not 0.0 <= self.coin < 1.0:
             raise InputError("must be from 0 to below 1", value=self.coin, place="coin")
@@ -382,7 +384,7 @@ class SpotMe(Unary):
         dropped = self.coin * (1.0 - self.yes)
         odds = dropped * self.q_star
         spent = math.log((1.0 - dropped) * (1.0 - self.q_star) / odds) if odds else math.inf
-        if stated and self.epsilon not in (None, spent):
+        if coin_given and self.epsilon not in (None, spent):
             raise InputError("cannot be given with epsilon", place="coin", remedy="give one of the two")
         set_frozen(self, epsilon=spent)
 
@@ -392,12 +394,13 @@ class SpotMe(Unary):
 
 
 def coin_for(epsilon: float | None, yes: float) -> float:
-    """lambda, the probability of a coin, for which the mechanism spends epsilon."""
+    """Return lambda, the probability of a random bit, for this epsilon."""
     if epsilon is None:
         raise InputError("is missing", place="epsilon", remedy="or give coin")
     check_epsilon(epsilon)
     if not 0.0 < yes < 1.0:
-        raise InputError("must lie between 0 and 1 for an epsilon", value=yes, place="yes", remedy="give coin, or less")
+        rule = "must be between 0 and 1, both excluded, where epsilon is given"
+        raise InputError(rule, value=yes, place="yes", remedy="give coin instead of epsilon")
     far = math.exp(-epsilon)
     root = math.sqrt(far - 4.0 * math.expm1(-epsilon) * yes * (1.0 - yes))
     return 2.0 * math.sqrt(far) / (math.sqrt(far) + root)

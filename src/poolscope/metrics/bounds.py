@@ -20,7 +20,7 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device
-from poolscope.mechanisms.protocols import LARGEST_EPSILON, flip_probability
+from poolscope.mechanisms.protocols import MAX_EPSILON, flip_probability
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game
@@ -336,7 +336,7 @@ def success_bound(epsilon: float, n: int, best: float) -> float:
     check_reports(epsilon, n)
     if not 0 < best <= 1:
         raise InputError("best must be a probability above 0", value=best)
-    epsilon = min(epsilon, LARGEST_EPSILON)
+    epsilon = min(epsilon, MAX_EPSILON)
     p = _lies(epsilon, n)
     if best >= 0.5:
         wrong = float(np.minimum(best * p, (1 - best) * p[::-1]).sum())

@@ -12,7 +12,7 @@ from scipy import optimize, special
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
-from poolscope.mechanisms.protocols import LARGEST_EPSILON, Mechanism
+from poolscope.mechanisms.protocols import MAX_EPSILON, Mechanism
 from poolscope.mechanisms.pure import Pure
 from poolscope.metrics.lattice import LENGTH, mean_excess, mean_positive_part
 
@@ -100,7 +100,7 @@ def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int =
     0.73
     """
     _check_shuffle(epsilon, devices, delta, rounds)
-    if epsilon > LARGEST_EPSILON:
+    if epsilon > MAX_EPSILON:
         return rounds * epsilon
     unlikely = math.exp(-epsilon)
     mass = np.full(2, special.expit(-epsilon))
@@ -134,7 +134,7 @@ def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rou
     0.081
     """
     epsilon = float(mechanism.epsilon)
-    if not isinstance(mechanism, Pure) or epsilon > LARGEST_EPSILON:
+    if not isinstance(mechanism, Pure) or epsilon > MAX_EPSILON:
         return shuffle_epsilon(epsilon, devices, delta, rounds=rounds)
     _check_shuffle(epsilon, devices, delta, rounds)
     # a mechanism may have a smaller likelihood ratio than its epsilon allows

@@ -15,7 +15,7 @@ from poolscope.core.randomness import curator_key, user_keys
 from poolscope.game.columns import CORRECT
 from poolscope.game.game import Game
 from poolscope.inference.levels import at_levels
-from poolscope.mechanisms.protocols import FrequencyOracle, at, countable
+from poolscope.mechanisms.protocols import FrequencyOracle, require_frequency_oracle, with_epsilon
 from poolscope.metrics.intervals import Estimate, clusters_of, exactly, share_of, share_of_users
 from poolscope.metrics.precision import successes
 from poolscope.metrics.records import TOPS, Record
@@ -120,12 +120,12 @@ def utility(
     base = load_scenario(scenario)
     universe = base.universe()
     truth = base.true_popularity(universe)
-    mechanism = countable(build_mechanism(base, universe))
+    mechanism = require_frequency_oracle(build_mechanism(base, universe))
     key = curator_key(seed, int(reports) % (1 << 40))
     values = [float(epsilon) for epsilon in epsilons]
     counts = mechanism.simulate_at(values, truth, int(reports), key, threads)
     return {
-        epsilon: _errors(at(mechanism, value), truth, support, int(reports))
+        epsilon: _errors(with_epsilon(mechanism, value), truth, support, int(reports))
         for epsilon, value, support in zip(epsilons, values, counts, strict=True)
     }
 

@@ -1,7 +1,7 @@
-"""Behavior of users: relevant interest, polarization, preferred pool, and the objects that follow from them.
+"""Behavior of users: relevant interest, polarization and preferred pool, and the traces drawn from them.
 
-The same classes describe the truth (from which synthetic users are drawn) and a belief (the priors of the attack). They
-are separate objects even when they are equal.
+`Behavior` describes both the true distribution of synthetic users and the prior of an adversary. The two are separate
+objects even where they are equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from poolscope.core.arguments import as_floats
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
-from poolscope.core.randomness import Stream, children
+from poolscope.core.randomness import KeyStream, children
 from poolscope.kernels import traces as kernels
 from poolscope.kernels.random import uniforms
 from poolscope.population.popularity import within_pools
@@ -27,16 +27,16 @@ from poolscope.population.universe import Universe
 
 @dataclass(frozen=True, kw_only=True)
 class Behavior:
-    """A law of (relevant interest gamma, polarization delta, preferred pool iota).
+    """A distribution of (relevant interest gamma, polarization delta, preferred pool iota).
 
     Parameters
     ----------
-    interest : Density of gamma on (0, 1].
-    polarization : Density of the rescaled polarization u = (k delta - 1) / (k - 1) on (0, 1], so that the uniform
+    interest : density of gamma on (0, 1].
+    polarization : density of the rescaled polarization u = (k delta - 1) / (k - 1) on (0, 1], so that the uniform
         density is delta uniform on (1/k, 1].
     pools : weights of the preferred pools, (k,), or None for uniform.
-    none : probability that a user prefers no pool: the relevant interest is then zero. As a belief, "none" is one more
-        hypothesis if this is positive; `pools` are given that a pool is preferred.
+    none : probability that a user prefers no pool; the relevant interest is then 0. In a prior, a positive value adds
+        the hypothesis "none"; `pools` is conditional on preferring a pool.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Behavior:
                 raise InputError("pool weights must not all be zero", value=self.pools)
 
     def pool_prior(self, k: int) -> Floats:
-        """Probability of each pool being the preferred one, (k,)."""
+        """Return (k,) the prior probability that each pool is the preferred one."""
         if self.pools is None:
             return np.full(k, 1.0 / k)
         if len(self.pools) != k:
@@ -72,7 +72,7 @@ class Behavior:
         return prior
 
     def hypothesis_prior(self, k: int) -> Floats:
-        """Probability of each hypothesis, (k,) or, where users may prefer no pool, (k + 1,) with that last."""
+        """Return the prior of each hypothesis: (k,), or (k + 1,) with "none" last where users may prefer no pool."""
         prior = self.pool_prior(k)
         return np.append((1.0 - self.none) * prior, self.none) if self.none else prior
 
@@ -82,7 +82,7 @@ NONE = "none"
 
 
 def _check_density(name: str, density: object) -> None:
-    """Refuse what the attack cannot integrate against, or cannot look up among the rules that it has made."""
+    """Check that the attack can integrate against a density, and can cache its quadrature rules (hashable)."""
     if not all(hasattr(density, part) for part in ("rule", "sharpness", "quantile")):
         remedy = "for example poolscope.priors.Beta(a=2.0, b=5.0)"
         raise InputError(f"{name} must be a density", value=density, remedy=remedy)
@@ -93,9 +93,9 @@ def _check_density(name: str, density: object) -> None:
 
 
 class Preferences(NamedTuple):
-    """Preferred pool, relevant interest and polarization of each user, (users,), with respect to some pools.
+    """Preferred pool, relevant interest and polarization of each user, (users,), for a given set of pools.
 
-    Of k pools, `iota` is k for a user who prefers none: gamma is 0 and delta NaN.
+    A user who prefers none of the k pools has iota = k, gamma = 0 and delta = NaN.
     """
 
     iota: Integers
@@ -103,17 +103,17 @@ class Preferences(NamedTuple):
     delta: Floats
 
 
-#: The truth about some users, towards the pools of a universe.
+#: The true preferences of some users with respect to the pools of a universe.
 Truth = Callable[[Universe], Preferences]
 
 
-#: Users whose traces are drawn in one go.
-AT_ONCE = 256
+#: Users whose traces are drawn in one chunk.
+USERS_PER_CHUNK = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class Users:
-    """The truth about some users: key, relevant interest, polarization and preferred pool of each (`Preferences`)."""
+    """Key, relevant interest, polarization and preferred pool of synthetic users (see `Preferences`)."""
 
     keys: Keys
     gamma: Floats
@@ -122,13 +122,13 @@ class Users:
 
 
 def draw_users(universe: Universe, behavior: Behavior, keys: Keys) -> Users:
-    """Users of the given keys. Where there is no neutral pool the relevant interest can only be one."""
-    stream = children(keys, Stream.BEHAVIOUR)
+    """Draw the users of the given keys. Without a neutral pool, the relevant interest is 1."""
+    stream = children(keys, KeyStream.BEHAVIOR)
     draws = np.empty((3, len(keys)))
     for i in range(3):
         uniforms(stream, i, draws[i])
     k = universe.k
-    # one minus, because the intervals of gamma and delta are open on the left
+    # 1 - u, as gamma and delta lie in intervals that are open on the left
     gamma = behavior.interest.quantile(1.0 - draws[0])
     delta = 1.0 / k + (1.0 - 1.0 / k) * behavior.polarization.quantile(1.0 - draws[1])
     cumulative = np.cumsum(behavior.pool_prior(k))
@@ -138,7 +138,7 @@ def draw_users(universe: Universe, behavior: Behavior, keys: Keys) -> Users:
     iota = np.minimum(iota, k - 1).astype(np.int64)
     if behavior.none:
         if universe.neutral_size == 0:
-            raise InputError("users who prefer no pool must have neutral objects to pick", value=behavior.none)
+            raise InputError("users who prefer no pool require a neutral pool", value=behavior.none)
         uniforms(stream, 3, draws[0])
         none = draws[0] < behavior.none
         gamma, delta, iota = np.where(none, 0.0, gamma), np.where(none, np.nan, delta), np.where(none, k, iota)
@@ -146,15 +146,15 @@ def draw_users(universe: Universe, behavior: Behavior, keys: Keys) -> Users:
 
 
 def preferences(universe: Universe, popularity: Floats, users: Users, pools: Universe) -> Preferences:
-    """What users prefer with respect to the pools of another universe of the same objects, an adversary's say.
+    """Return the preferences of users with respect to other pools of the same objects, such as an adversary's.
 
-    For the pools that the users were drawn with, these are the draws; for others they follow from Phi_U
-    (definition of P_U, gamma_U and delta_U).
+    For the pools that the users were drawn with, these are the drawn values. For others, they follow from Phi_U (the
+    paper's definition of P_U, gamma_U and delta_U).
     """
     if pools is universe:
         return Preferences(users.iota, users.gamma, users.delta)
     k = universe.k
-    iota, delta = _as_drawn(users, k)
+    iota, delta = _drawable(users, k)
     sections = np.empty((len(iota), k + 1))
     sections[:, 0] = 1.0 - users.gamma
     sections[:, 1:] = (users.gamma * (1.0 - delta) / (k - 1))[:, None]
@@ -163,58 +163,58 @@ def preferences(universe: Universe, popularity: Floats, users: Users, pools: Uni
     np.add.at(overlap, (universe.pool_of + 1, pools.pool_of + 1), within_pools(universe, popularity))
     masses = (sections @ overlap)[:, 1:]
     gamma = masses.sum(axis=1)
-    most = np.divide(masses.max(axis=1), gamma, out=np.full_like(gamma, np.nan), where=gamma > 0)
-    return Preferences(np.where(gamma > 0, masses.argmax(axis=1), pools.k).astype(np.int64), gamma, most)
+    polarization = np.divide(masses.max(axis=1), gamma, out=np.full_like(gamma, np.nan), where=gamma > 0)
+    return Preferences(np.where(gamma > 0, masses.argmax(axis=1), pools.k).astype(np.int64), gamma, polarization)
 
 
-def _as_drawn(users: Users, k: int) -> tuple[NDArray[np.int64], Floats]:
-    """Preferred pool and polarization as the draw of objects takes them: any where the relevant interest is zero."""
+def _drawable(users: Users, k: int) -> tuple[NDArray[np.int64], Floats]:
+    """Return preferred pool and polarization, with arbitrary valid values where the relevant interest is 0."""
     return np.minimum(users.iota, k - 1), np.nan_to_num(users.delta, nan=1.0)
 
 
 def draw_traces(
     universe: Universe, popularity: Floats, users: Users, length: int, *, sigma: float = 0.0, threads: Map = map
 ) -> Objects:
-    """(users, length) objects by eq. (user_behavior); with sigma each user perturbs the popularity first."""
-    order, starts = _parts(universe)
-    keys, tastes = children(users.keys, Stream.TRACE), children(users.keys, Stream.TASTE)
+    """Draw (users, length) objects by eq. (user_behavior); with sigma > 0 each user has a perturbed popularity."""
+    order, starts = _by_section(universe)
+    keys, tastes = children(users.keys, KeyStream.TRACE), children(users.keys, KeyStream.TASTE)
     within = within_pools(universe, popularity)
     cumulative = np.concatenate([np.cumsum(within[order[a:b]]) for a, b in pairwise(starts)])
     out = np.empty((len(keys), length), dtype=np.int64)
-    iota, delta = _as_drawn(users, universe.k)
+    iota, delta = _drawable(users, universe.k)
 
-    def part(start: int) -> None:
-        some = slice(start, start + AT_ONCE)
-        who = users.gamma[some], delta[some], iota[some], universe.k, order, starts
+    def draw_chunk(start: int) -> None:
+        chunk = slice(start, start + USERS_PER_CHUNK)
+        who = users.gamma[chunk], delta[chunk], iota[chunk], universe.k, order, starts
         if sigma > 0:
             scratch = np.empty(universe.size), np.empty(universe.size)
-            kernels.draw_own_traces(keys[some], tastes[some], *who, popularity, sigma, *scratch, out[some])
+            kernels.draw_own_traces(keys[chunk], tastes[chunk], *who, popularity, sigma, *scratch, out[chunk])
         else:
-            kernels.draw_traces(keys[some], *who, cumulative, out[some])
+            kernels.draw_traces(keys[chunk], *who, cumulative, out[chunk])
 
-    for _ in threads(part, range(0, len(keys), AT_ONCE)):
+    for _ in threads(draw_chunk, range(0, len(keys), USERS_PER_CHUNK)):
         pass
     return out
 
 
 def own_popularity(popularity: Floats, sigma: float, key: np.uint64) -> Floats:
-    """The perturbed popularity of one user (appendix robustness)."""
+    """Return the perturbed popularity of one user (the paper's appendix on robustness)."""
     if sigma == 0:
         return popularity
     out = np.empty(len(popularity))
-    kernels.perturb(np.uint64(children(key, Stream.TASTE)), popularity, sigma, out)
+    kernels.perturb(np.uint64(children(key, KeyStream.TASTE)), popularity, sigma, out)
     return np.maximum(out, 0.0)
 
 
 def draw_objects(popularity: Floats, keys: Keys) -> Objects:
-    """One object for each key, drawn from the popularity."""
+    """Draw one object for each key from the popularity."""
     out = np.empty(len(keys), dtype=np.int64)
     kernels.draw_objects(np.cumsum(popularity), keys, out)
     return out
 
 
-def _parts(universe: Universe) -> tuple[Objects, NDArray[np.int64]]:
-    """Objects ordered by section (neutral, then the pools) and where each begins."""
+def _by_section(universe: Universe) -> tuple[Objects, NDArray[np.int64]]:
+    """Return the objects ordered by section (neutral, then the pools), and the start of each section."""
     order = np.argsort(universe.pool_of, kind="stable").astype(np.int64)
     sizes = np.bincount(universe.pool_of + 1, minlength=universe.k + 1)
     return order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

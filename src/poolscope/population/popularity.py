@@ -15,7 +15,7 @@ from poolscope.core.arguments import as_floats, checked
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError, located, shown
 from poolscope.core.tables import read_table
-from poolscope.population.universe import LARGEST, Universe, check_once, objects_of
+from poolscope.population.universe import MAX_OBJECTS, Universe, check_once, objects_of
 
 __all__ = [
     "entropy",
@@ -36,7 +36,7 @@ def __dir__() -> list[str]:
 
 @checked
 def uniform(universe: Universe) -> Floats:
-    """Every object alike: what an adversary without knowledge believes. (size,)
+    """Return the uniform popularity, (size,): the belief of an adversary without further knowledge.
 
     Examples
     --------
@@ -48,16 +48,16 @@ def uniform(universe: Universe) -> Floats:
 
 @checked
 def zipf(universe: Universe, exponent: float) -> Floats:
-    r"""Zipf's law within each section, sections of equal mass (eq. zipfs_law, zipfs_laws_mixture).
+    r"""Return Zipf popularities within each section; sections have equal mass (eq. zipfs_law, zipfs_laws_mixture).
 
     .. math:: p(x^i_j) = \frac{1}{\#\text{sections}} \; \frac{j^{-s}}{\sum_{c=1}^{|P_i|} c^{-s}}
 
     Parameters
     ----------
     universe
-        An object's rank j is its place among the objects of its section, in object order.
+        The rank j of an object is its position among the objects of its section.
     exponent
-        s >= 0; with 0 the objects of a section are alike.
+        s >= 0; with 0 the popularity is uniform within sections.
 
     Returns
     -------
@@ -81,11 +81,11 @@ def zipf(universe: Universe, exponent: float) -> Floats:
 
 @checked
 def random(universe: Universe, rng: np.random.Generator) -> Floats:
-    """Uniform random weights within each section, sections of equal mass. (size,)
+    """Return random popularities, (size,): uniform weights within each section; sections have equal mass.
 
-    The paper's text draws one uniform weight for every object and rescales them all. Its published
-    utility (MAPE 14.41 % at epsilon 8 and 10^9 reports) needs sections of equal mass instead: that
-    gives 14.5 %, the text's form 0.9 %. The attack, which only looks within pools, is the same.
+    The paper's text draws one uniform weight for every object and normalizes over all of them. Its published utility
+    (MAPE 14.41% at epsilon 8 and 10^9 reports) requires sections of equal mass instead: these give 14.5%, the text's
+    form 0.9%. The attack depends only on the popularity within pools, and is the same.
 
     Examples
     --------
@@ -98,14 +98,14 @@ def random(universe: Universe, rng: np.random.Generator) -> Floats:
 
 @checked
 def given(universe: Universe, weights: ArrayLike) -> Floats:
-    """Weights from outside, checked and rescaled to sum one.
+    """Return given weights, checked and normalized.
 
     Parameters
     ----------
     universe
-        Every section must have positive mass: the behavior of users is stated within sections.
+        Every section must have positive mass, as user behavior is defined within sections.
     weights : (size,)
-        Finite, not negative, on any scale. Zeros are legal.
+        Finite and non-negative, on any scale. Zeros are allowed.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def given(universe: Universe, weights: ArrayLike) -> Floats:
     array([0.0022, 0.0043, 0.0065])
     """
     checked = _checked(universe, weights)
-    # Divided by the largest first, so that no sum overflows.
+    # divided by the maximum first, so that sums do not overflow
     scaled = checked / (checked.max() or 1)
     _check_masses(universe, scaled)
     popularity: Floats = scaled / scaled.sum()
@@ -131,7 +131,7 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
     Returns
     -------
     (size,) float64
-        As :func:`given` makes it. Every object of the universe has one row.
+        As :func:`given` returns it. Every object of the universe must have one row.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
     >>> ps.popularity.read_popularity("popularity.csv", universe)[-2:].round(4)
     array([0.0624, 0.0645])
     """
-    table = read_table(path, ("object", "popularity"), most=LARGEST)
+    table = read_table(path, ("object", "popularity"), max_rows=MAX_OBJECTS)
     index = objects_of(table, "object", universe).to_numpy()
     check_once(table)
     weights = np.full(universe.size, np.nan)
@@ -148,23 +148,23 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
     with located(file=path):
         if len(index) < universe.size:
             missing = _name(universe, int(np.isnan(weights).argmax()))
-            raise InputError(f"must list every object of the universe, lacks {missing}")
+            raise InputError(f"must list every object of the universe, {missing} is missing")
         return given(universe, weights)
 
 
 @checked
 def within_pools(universe: Universe, popularity: ArrayLike, *, empty: Literal["error", "uniform"] = "error") -> Floats:
-    """The popularity of each object given its section.
+    """Return the popularity of each object given its section.
 
     Parameters
     ----------
     universe
         k pools and the neutral pool.
     popularity : (size,)
-        Finite, not negative, on any scale.
+        Finite and non-negative, on any scale.
     empty
-        What a section without mass means. "error": the popularity is wrong. "uniform": it tells
-        nothing about that section, as when an estimate was cut off at zero, so its objects are alike.
+        How to treat a section without mass: raise an error, or make it uniform, as where an estimate is 0 for all of
+        its objects.
 
     Returns
     -------
@@ -182,12 +182,12 @@ def within_pools(universe: Universe, popularity: ArrayLike, *, empty: Literal["e
     else:
         section = _section_of(universe)
         weights = np.where(_largest(universe, weights)[section] > 0, weights, 1.0)
-    return _normalised(universe, weights)
+    return _normalized(universe, weights)
 
 
 @checked
 def entropy(universe: Universe, popularity: ArrayLike) -> Floats:
-    r"""Shannon entropy of the popularity within each pool of interest, (k,) bits.
+    r"""Return (k,) the Shannon entropy in bits of the popularity within each pool of interest.
 
     .. math:: H_i = - \sum_{z \in P_i} p(z \mid P_i) \log_2 p(z \mid P_i)
 
@@ -202,15 +202,14 @@ def entropy(universe: Universe, popularity: ArrayLike) -> Floats:
 
 
 def project_to_simplex(v: ArrayLike) -> Floats:
-    r"""The probability vector nearest to ``v`` in Euclidean distance, exactly.
+    r"""Return the Euclidean projection of ``v`` onto the probability simplex.
 
     .. math:: x_i = \max(v_i - \theta, 0), \quad \sum_i x_i = 1
 
-    The j largest entries are the support for the largest j at which the j-th still exceeds its own
-    :math:`\theta_j = (\sum_{i \le j} v_{(i)} - 1) / j` (Held, Wolfe and Crowder 1974; Duchi et al.
-    2008). The paper's alternating projections onto the hyperplane and the orthant converge to the
-    same vector: after the first step every shift is downwards, so what was cut off stays cut off,
-    and all that remains has been shifted by one common amount.
+    The support are the j largest entries, for the largest j with :math:`v_{(j)} > \theta_j = (\sum_{i \le j} v_{(i)} -
+    1) / j` (Held, Wolfe and Crowder 1974; Duchi et al. 2008). The paper's alternating projections onto the hyperplane
+    and the orthant converge to the same vector: after the first step every shift is downward, so that entries at 0 stay
+    at 0, and all others have been shifted by the same amount.
 
     Parameters
     ----------
@@ -228,24 +227,24 @@ def project_to_simplex(v: ArrayLike) -> Floats:
     """
     values: Floats = np.asarray(v, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
-        raise InputError("must be one row of numbers", value=values.shape, place="v")
+        raise InputError("must be a one-dimensional array", value=values.shape, place="v")
     if not np.isfinite(values).all():
         raise InputError("must be finite", value=values[~np.isfinite(values)][0], place="v")
-    # A common shift does not move the projection; with the largest at 0 nothing cancels. What is
-    # more than 1 below the largest is outside the support, how far does not matter.
+    # A common shift does not change the projection; with the maximum at 0 there is no cancellation. Entries more than 1
+    # below the maximum are outside the support.
     with np.errstate(over="ignore"):
         values = np.maximum(values - values.max(), -1)
     descending = np.sort(values)[::-1]
     counts = np.arange(1, values.size + 1)
     support = int(np.flatnonzero(descending * counts > np.cumsum(descending) - 1)[-1]) + 1
-    # Summed again: np.sum is pairwise, the running sum is not.
+    # np.sum is pairwise and more accurate than the running sum
     theta = (descending[:support].sum() - 1) / support
     projected: Floats = np.maximum(values - theta, 0)
     return projected
 
 
 def jensen_shannon(p: ArrayLike, q: ArrayLike) -> float:
-    r"""Jensen-Shannon divergence of two popularities in bits, from 0 (equal) to 1 (disjoint).
+    r"""Return the Jensen-Shannon divergence of two popularities in bits, from 0 (equal) to 1 (disjoint).
 
     .. math:: \tfrac12 D(p \,\|\, m) + \tfrac12 D(q \,\|\, m), \quad m = \tfrac12 (p + q)
 
@@ -255,33 +254,33 @@ def jensen_shannon(p: ArrayLike, q: ArrayLike) -> float:
     1.0
     """
     p, q = as_floats("p", p), as_floats("q", q)
-    # Both arguments doubled, so that half of the smallest number does not vanish in m.
+    # both arguments doubled, so that half of a subnormal number does not underflow
     nats = (rel_entr(2 * p, p + q) + rel_entr(2 * q, p + q)).sum() / 4
     return float(np.clip(nats / np.log(2), 0, 1))
 
 
 def _section_of(universe: Universe) -> Integers:
-    """The section of each object, (size,): 0 is neutral, i + 1 is pool i."""
+    """Return (size,) the section of each object: 0 is neutral, i + 1 is pool i."""
     return universe.pool_of + 1
 
 
 def _section_sums(universe: Universe, values: Floats) -> Floats:
-    """Sums over sections, (k + 1,)."""
+    """Return (k + 1,) the sums over sections."""
     sums = np.bincount(_section_of(universe), weights=values, minlength=universe.k + 1)
     return sums.astype(np.float64, copy=False)
 
 
 def _largest(universe: Universe, weights: Floats) -> Floats:
-    """The largest weight in each section, (k + 1,); 0 where the neutral pool is empty."""
+    """Return (k + 1,) the largest weight in each section; 0 where the neutral pool is empty."""
     largest = np.zeros(universe.k + 1)
     np.maximum.at(largest, _section_of(universe), weights)
     return largest
 
 
-def _normalised(universe: Universe, weights: Floats) -> Floats:
-    """Weights that sum to one over each section; every section has mass."""
+def _normalized(universe: Universe, weights: Floats) -> Floats:
+    """Return weights normalized over each section; every section has mass."""
     section = _section_of(universe)
-    # Divided by the largest first: the sum of a section neither overflows nor is subnormal.
+    # divided by the maximum first, so that sums neither overflow nor are subnormal
     scaled = weights / _largest(universe, weights)[section]
     within: Floats = scaled / _section_sums(universe, scaled)[section]
     return within
@@ -289,7 +288,7 @@ def _normalised(universe: Universe, weights: Floats) -> Floats:
 
 def _equal_mass(universe: Universe, weights: Floats) -> Floats:
     sections = universe.k + (universe.neutral_size > 0)
-    return _normalised(universe, weights) / sections
+    return _normalized(universe, weights) / sections
 
 
 def _checked(universe: Universe, weights: ArrayLike) -> Floats:
@@ -312,7 +311,7 @@ def _checked(universe: Universe, weights: ArrayLike) -> Floats:
 
 
 def _check_masses(universe: Universe, weights: Floats) -> None:
-    """Name the first section that has objects but no mass."""
+    """Raise an `InputError` on the first section that has objects but no mass."""
     largest = _largest(universe, weights)
     for i, name in enumerate(universe.pool_names, start=1):
         if largest[i] == 0:

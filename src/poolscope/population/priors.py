@@ -1,6 +1,6 @@
-"""Densities on (0, 1): what relevant interest and polarization are drawn from, or believed to be.
+"""Densities on (0, 1): distributions and priors of relevant interest and polarization.
 
-Each has its own Gauss rules, so that the attack integrates polynomials against it exactly.
+Each density has its own Gauss rules, so that the attack integrates polynomials against it exactly.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ def __dir__() -> list[str]:
     return __all__
 
 
-#: Parameters of a Beta distribution. Beyond, it is a point for every purpose: its standard deviation is below 1e-9 of
-#: the axis, or all but a millionth of its mass is at an end. Within, no product of a few nodes underflows.
+#: Range of the parameters of a Beta distribution. Outside, the distribution is practically a point mass: its standard
+#: deviation is below 1e-9, or all but a millionth of its mass is at an end. Inside, products of nodes do not underflow.
 MIN_PARAMETER, MAX_PARAMETER = 1e-6, 1e18
 
-#: Points at which a function is sampled, at most.
+#: Maximum number of points at which a function is sampled.
 MAX_POINTS = 1 << 16
 
-#: Power of two above which values of polynomials are scaled down.
-GROWN = 300
+#: Exponent of two above which polynomial values are rescaled.
+RESCALE_EXPONENT = 300
 
-#: How far the weights of a rule may be from a sum of one before they count as lost to rounding.
-SUMMED = 1e-8
+#: Deviation of the sum of a rule's weights from 1 above which they are considered lost to rounding.
+WEIGHT_TOLERANCE = 1e-8
 
-#: Parameters above which a Beta distribution's quantiles are expanded about the normal ones: the next term is smaller
-#: than one over them.
-NORMAL = 1e10
+#: Parameters above which quantiles of a Beta distribution use an expansion about the normal distribution; the relative
+#: error of the expansion is below the reciprocal of this value.
+NORMAL_PARAMETER = 1e10
 
 
 class Density(Protocol):
-    """A density on (0, 1) that the attack can integrate against; hashable, as its rules are kept.
+    """A density on (0, 1) that the attack can integrate against; hashable, as its rules are cached.
 
     Examples
     --------
@@ -56,16 +56,16 @@ class Density(Protocol):
     def __hash__(self) -> int: ...
 
     def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
-        """Gauss rule for this density: nodes x, complements 1 - x, weights that sum to one."""
+        """Return the Gauss rule of this density: nodes x, complements 1 - x, and weights that sum to 1."""
         ...
 
     @property
     def sharpness(self) -> float:
-        """How many maximally uneven reports the density is worth, for the choice of the number of nodes."""
+        """Number of maximally informative reports that the density is equivalent to; determines the number of nodes."""
         ...
 
     def quantile(self, probability: Floats) -> Floats:
-        """The inverse of the distribution function: a uniform number becomes a draw."""
+        """Return the quantile function, which turns uniform numbers into draws."""
         ...
 
 
@@ -75,7 +75,7 @@ class Beta:
 
     Parameters
     ----------
-    a, b : from 1e-6 to 1e18; the posterior is exact for all of them.
+    a, b : from 1e-6 to 1e18; the posterior is exact in this range.
 
     Examples
     --------
@@ -105,13 +105,13 @@ class Beta:
     def quantile(self, probability: Floats) -> Floats:
         if self.a == self.b == 1.0:
             return probability
-        if min(self.a, self.b) < NORMAL:
+        if min(self.a, self.b) < NORMAL_PARAMETER:
             return np.asarray(special.betaincinv(self.a, self.b, probability))
         total = self.a + self.b
         mean, rest = self.a / total, self.b / total
         deviation = np.sqrt(mean * rest / (total + 1.0))
         skewness = 2.0 * (rest - mean) * np.sqrt(total + 1.0) / ((total + 2.0) * np.sqrt(mean * rest))
-        # Cornish and Fisher; beyond 40 deviations there is no probability that a double could tell from zero
+        # Cornish-Fisher expansion; beyond 40 standard deviations probabilities underflow
         z = np.clip(special.ndtri(probability), -40.0, 40.0)
         return np.asarray(mean + deviation * (z + skewness * (z**2 - 1.0) / 6.0))
 
@@ -120,21 +120,21 @@ UNIFORM = Beta()
 
 
 def _beta_rule(a: float, b: float, nodes: int) -> tuple[Floats, Floats, Floats]:
-    """Gauss rule of Beta(a, b): nodes below one half come from the expansion at 0, the others from that at 1.
+    """Return the Gauss rule of Beta(a, b): nodes below 1/2 from the expansion at 0, the others from that at 1.
 
-    So both x and 1 - x are relatively accurate, also where all mass lies next to an end.
+    Both x and 1 - x then have small relative errors, also where all mass is near an end.
     """
     x, weight = _beta_side(a, b, nodes)
-    complement, other = (side[::-1] for side in _beta_side(b, a, nodes))
+    complement, other_weight = (side[::-1] for side in _beta_side(b, a, nodes))
     near = x <= 0.5
-    weight = np.where(near, weight, other)
+    weight = np.where(near, weight, other_weight)
     return np.where(near, x, 1.0 - complement), np.where(near, 1.0 - x, complement), weight / weight.sum()
 
 
 def _beta_side(a: float, b: float, nodes: int) -> tuple[Floats, Floats]:
-    """Nodes and weights of the same rule, the nodes relatively accurate next to 0.
+    """Return nodes and weights of the rule, with small relative errors of nodes near 0.
 
-    The square root of a Beta variable, with a random sign, has orthogonal polynomials whose recurrence is
+    The square root of a Beta variable, with a random sign, has orthogonal polynomials with the recurrence
     y p_i = z_(i+1) p_(i+1) + z_i p_(i-1), without a diagonal. The squares of z are products of the canonical moments of
     the distribution, which are quotients of positive numbers: nothing cancels, and no Gamma function overflows.
 
@@ -146,38 +146,40 @@ def _beta_side(a: float, b: float, nodes: int) -> tuple[Floats, Floats]:
     odd, even = a + b + 2.0 * i, a + b + 2.0 * i + 1.0
     moments = np.stack([(a + i) / odd, (i + 1.0) / even], axis=1).ravel()
     rest = np.stack([(b + i) / odd, (a + b + i) / even], axis=1).ravel()
-    beside = np.sqrt(moments * np.concatenate([[1.0], rest[:-1]]))[:-1]
+    off_diagonal = np.sqrt(moments * np.concatenate([[1.0], rest[:-1]]))[:-1]
     diagonal = np.zeros(2 * nodes)
-    y = linalg.eigvalsh_tridiagonal(diagonal, beside)[nodes:]
-    return y**2, _christoffel(y, diagonal[1:], beside, step=2)
+    y = linalg.eigvalsh_tridiagonal(diagonal, off_diagonal)[nodes:]
+    return y**2, _christoffel(y, diagonal[1:], off_diagonal, step=2)
 
 
-def _christoffel(points: Floats, diagonal: Floats, beside: Floats, step: int = 1) -> Floats:
-    """Gauss weights up to a common factor: 1 over the sum of squares of every `step`-th orthonormal polynomial.
+def _christoffel(points: Floats, diagonal: Floats, off_diagonal: Floats, step: int = 1) -> Floats:
+    """Return Gauss weights up to a common factor: 1 / the sum of squares of every `step`-th orthonormal polynomial.
 
-    They are relatively accurate where eigenvectors are not. Far from all mass, polynomials grow beyond any double:
-    powers of two are taken out, and a weight that is too small for a double is zero.
+    Their relative errors are small where those of eigenvectors are not. Far from all mass the polynomials overflow, so
+    that powers of two are factored out; weights below the smallest double are 0.
     """
     before, here = np.zeros_like(points), np.ones_like(points)
     total, power = here.copy(), np.zeros(points.shape, dtype=np.int64)
-    for i in range(len(beside)):
-        before, here = here, ((points - diagonal[i]) * here - (beside[i - 1] * before if i else 0.0)) / beside[i]
+    for i in range(len(off_diagonal)):
+        lower = off_diagonal[i - 1] * before if i else 0.0
+        before, here = here, ((points - diagonal[i]) * here - lower) / off_diagonal[i]
         if (i + 1) % step == 0:
             total = total + here**2
-        large = np.abs(here) > 2.0**GROWN
+        large = np.abs(here) > 2.0**RESCALE_EXPONENT
         if large.any():
-            shrunk = np.where(large, 2.0**-GROWN, 1.0)
-            before, here, total, power = before * shrunk, here * shrunk, total * shrunk**2, power + GROWN * large
+            factor = np.where(large, 2.0**-RESCALE_EXPONENT, 1.0)
+            before, here, total = before * factor, here * factor, total * factor**2
+            power = power + RESCALE_EXPONENT * large
     weights: Floats = np.ldexp(1.0 / total, -2 * (power - power.min()))
     return weights
 
 
 @dataclass(frozen=True)
 class FunctionDensity:
-    """Any density given as a function on (0, 1); it need not be normalized.
+    """A density given as a function on (0, 1), not necessarily normalized.
 
-    The function is sampled once on a fine Gauss-Legendre grid; the rules are the Gauss rules of that discrete
-    measure (Stieltjes procedure), hence exact for polynomials up to twice the number of nodes.
+    The function is sampled once on a fine Gauss-Legendre grid. The rules are the Gauss rules of that discrete measure
+    (Stieltjes procedure), hence exact for polynomials of degree below twice the number of nodes.
 
     References
     ----------
@@ -211,7 +213,7 @@ class FunctionDensity:
 
     @property
     def sharpness(self) -> float:
-        """From the variance: Beta(a, b) of the same variance has a + b - 2 factors."""
+        """a + b - 2 of the Beta(a, b) with the same mean and variance."""
         x, mass = self._measure
         mean = float(x @ mass)
         variance = max(float(((x - mean) ** 2) @ mass), 1e-12)
@@ -230,24 +232,23 @@ class FunctionDensity:
 
 @lru_cache(maxsize=4)
 def _fine_grid(points: int) -> tuple[Floats, Floats]:
-    """Points and weights of a Gauss-Legendre rule on (0, 1): from a tridiagonal matrix, as there are many."""
+    """Return points and weights of a Gauss-Legendre rule on (0, 1), by SciPy's method for many points."""
     x, w = special.roots_legendre(points)
     return (1.0 + x) / 2.0, w / 2.0
 
 
-#: A step below this share of the mean step makes the choice of few nodes unsafe, unless it is integrated by itself; and
-#: into how many pieces a density is taken apart for that at most.
-SHALLOW, PIECES = 0.05, 4
+#: A cell below this share of the mean weight is integrated separately, as small rules are unreliable there; and
+#: the maximum number of runs of cells with separate rules.
+MIN_WEIGHT_SHARE, MAX_RUNS = 0.05, 4
 
 
 @dataclass(frozen=True)
 class StepDensity:
-    """A density that is constant on each of as many equal cells of (0, 1] as there are weights.
+    """A piecewise constant density: one weight for each of equally wide cells of (0, 1].
 
-    Weights need not be normalized, and some may be zero. The rules are the density's own Gauss rules, exact for
-    polynomials up to twice the number of nodes: as many Legendre nodes in each cell have all the moments that a Gauss
-    rule needs, whatever jumps lie between the cells. Where some steps are (almost) zero, each run of cells without such
-    a jump has a rule of that many nodes of its own.
+    Weights need not be normalized, and some may be 0. The rules are the density's own Gauss rules, exact for
+    polynomials of degree below twice the number of nodes; their moments come from Legendre rules in each cell. Where
+    some weights are (almost) 0, each run of cells between them has its own rule.
 
     Examples
     --------
@@ -267,12 +268,12 @@ class StepDensity:
 
     @property
     def sharpness(self) -> float:
-        """Zero where no step is much below the others of its run, for then the bound on uniform priors holds nearly.
+        """0 where every run of cells has similar weights, so that the bound for uniform priors applies; else infinity.
 
-        An error of a rule is small beside the integrand's largest value; where the density is (almost) zero there, that
-        is not small beside the integral. Where there are too many runs only the exact rule will do.
+        The error of a rule is small relative to the integrand's maximum. If the density is (almost) 0 there, it is not
+        small relative to the integral. With too many runs only the exact rule is safe.
         """
-        return 0.0 if len(_runs(self.weights)) <= PIECES else np.inf
+        return 0.0 if len(_runs(self.weights)) <= MAX_RUNS else np.inf
 
     def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
         return _step_rule(self.weights, nodes)
@@ -284,12 +285,12 @@ class StepDensity:
 
 
 def _runs(weights: tuple[float, ...]) -> list[list[int]]:
-    """Cells with a weight, in runs of neighbors none of which is much below the run's mean."""
+    """Return the cells with positive weight, in runs of adjacent cells with similar weights."""
     runs: list[list[int]] = []
     for cell in np.flatnonzero(weights).tolist():
         last = runs[-1] if runs else []
         values = [weights[c] for c in (*last, cell)]
-        if last and last[-1] == cell - 1 and min(values) >= SHALLOW * np.mean(values):
+        if last and last[-1] == cell - 1 and min(values) >= MIN_WEIGHT_SHARE * np.mean(values):
             last.append(cell)
         else:
             runs.append([cell])
@@ -300,14 +301,15 @@ def _runs(weights: tuple[float, ...]) -> list[list[int]]:
 def _step_rule(weights: tuple[float, ...], nodes: int) -> tuple[Floats, Floats, Floats]:
     runs = _runs(weights)
     parts = [
-        _run_rule(weights, run, nodes) for run in (runs if len(runs) <= PIECES else [np.flatnonzero(weights).tolist()])
+        _run_rule(weights, run, nodes)
+        for run in (runs if len(runs) <= MAX_RUNS else [np.flatnonzero(weights).tolist()])
     ]
     x, mass = (np.concatenate(part) for part in zip(*parts, strict=True))
     return x, 1.0 - x, mass / mass.sum()
 
 
 def _run_rule(weights: tuple[float, ...], run: list[int], nodes: int) -> tuple[Floats, Floats]:
-    """Nodes and masses of the Gauss rule for some cells alone."""
+    """Return nodes and masses of the Gauss rule for one run of cells."""
     cells = np.asarray(run)
     x, w = special.roots_legendre(nodes)
     points = (cells[:, None] + (1.0 + x) / 2.0) / len(weights)
@@ -319,9 +321,9 @@ def _run_rule(weights: tuple[float, ...], run: list[int], nodes: int) -> tuple[F
 
 
 def gauss_rule(x: Floats, mass: Floats, nodes: int) -> tuple[Floats, Floats, Floats]:
-    """Gauss rule of a discrete measure on (0, 1), with no more nodes than it has points.
+    """Return the Gauss rule of a discrete measure on (0, 1), with at most as many nodes as points.
 
-    From the recurrence of the measure's orthogonal polynomials (`kernels.nodes`).
+    It follows from the recurrence of the measure's orthogonal polynomials (`kernels.nodes`).
     """
     nodes = min(nodes, len(x))
     alpha, square = np.empty(nodes), np.empty(nodes)
@@ -329,7 +331,7 @@ def gauss_rule(x: Floats, mass: Floats, nodes: int) -> tuple[Floats, Floats, Flo
     beta = np.sqrt(square)
     points = np.clip(linalg.eigvalsh_tridiagonal(alpha, beta[1:]), 0.0, 1.0)
     weights = _christoffel(points, alpha, beta[1:]) if beta[1:].all() else np.zeros(nodes)
-    if not abs(weights.sum() - 1.0) < SUMMED:
-        # a spike between the points of a grid has hardly more points than nodes: only eigenvectors tell its weights
+    if not abs(weights.sum() - 1.0) < WEIGHT_TOLERANCE:
+        # a spike between grid points leaves hardly more points than nodes: then the weights come from eigenvectors
         weights = linalg.eigh_tridiagonal(alpha, beta[1:])[1][0] ** 2
     return points, 1.0 - points, weights / weights.sum()

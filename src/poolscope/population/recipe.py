@@ -1,13 +1,13 @@
-r"""The experiment on recorded behavior (appendix "Details of the experiments on Twitter data"), on any traces.
+r"""The preparation of recorded traces, as in the paper's appendix "Details of the experiments on Twitter data".
 
-1. Users with at least 10 objects play, with their first 180 objects.
-2. A random 80 % of them may be attacked, the other 20 % are the external population.
-3. Whoever has fewer than 180 objects repeats them in order until there are 180.
-4. Attacked are those with at least one object in a pool of interest.
-5. The external users' objects, not repeated but all duplicated as often as it takes to reach N, tell the popularity.
-6. Preferred pool, relevant interest and polarization are measured on all 180 objects, the attack sees the first n.
+1. Users with at least 10 objects take part, with their first 180 objects.
+2. A random 80% of them may be attacked; the other 20% are the external population.
+3. Traces of fewer than 180 objects are repeated in order up to 180.
+4. The attacked users are those with at least one object in a pool of interest.
+5. The popularity is estimated from the external users' objects, without repetitions, all duplicated to reach N.
+6. Preferred pool, relevant interest and polarization are measured on all 180 objects; the attack sees the first n.
 
-Plain functions of arrays; :func:`prepare` is the whole recipe.
+Plain functions of arrays; :func:`prepare` runs all steps.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The numbers of the recipe.
+    """Parameters of the preparation; the defaults are the paper's.
 
     Parameters
     ----------
     at_least
-        Objects that a user must have.
+        Minimum number of objects of a user.
     length
-        Objects that every trace gets.
+        Length of every trace.
     share
-        The share of the users who may be attacked; the others are external.
+        Share of the users who may be attacked; the others are external.
     """
 
     at_least: int = 10
@@ -53,38 +53,38 @@ class Recipe:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TracesOf:
-    """Some users and their traces, all of one length.
+class UserTraces:
+    """Users and their traces, all of the same length.
 
     Parameters
     ----------
     user : (users,) int64
-        Who they are, as indices into the names of all users.
+        Indices into the names of all users.
     objects : (users, length) int64
-        What they picked, repeated from the beginning where it was less.
+        The traces, repeated from the beginning where they are shorter.
     lengths : (users,) int64
-        How many objects of each trace are no repetition.
+        Number of objects of each trace before repetition.
     """
 
     user: Integers
     objects: Integers
     lengths: Integers
 
-    def __getitem__(self, which: Flags) -> TracesOf:
-        return TracesOf(user=self.user[which], objects=self.objects[which], lengths=self.lengths[which])
+    def __getitem__(self, which: Flags) -> UserTraces:
+        return UserTraces(user=self.user[which], objects=self.objects[which], lengths=self.lengths[which])
 
     def __len__(self) -> int:
         return len(self.user)
 
     @property
     def own_objects(self) -> Integers:
-        """All objects that are no repetition, user after user, (sum of lengths,)."""
+        """Return (sum of lengths,) all objects without repetitions, user by user."""
         return self.objects[np.arange(self.objects.shape[1]) < self.lengths[:, None]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Measured:
-    """How users behaved.
+class MeasuredBehavior:
+    """Behavior measured on traces.
 
     Parameters
     ----------
@@ -102,19 +102,19 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Prepared:
-    """Who is attacked, and who is external.
+class PreparedTraces:
+    """The users to attack, and the external users.
 
     Parameters
     ----------
     attacked
-        Users of the 80 % with an object in a pool.
+        Users of the 80% with an object in a pool.
     external
-        The users of the 20 %.
+        The users of the 20%.
     """
 
-    attacked: TracesOf
-    external: TracesOf
+    attacked: UserTraces
+    external: UserTraces
 
 
 def prepare(
@@ -125,46 +125,46 @@ def prepare(
     *,
     seed: int,
     recipe: Recipe | None = None,
-) -> Prepared:
-    """The whole recipe.
+) -> PreparedTraces:
+    """Prepare recorded traces: filter, split and repeat them.
 
     Parameters
     ----------
     names
-        All users' names.
+        Names of all users.
     user, objects : (rows,) int64
-        Who picked what, in order, as indices into the names and the universe.
+        User and object of each row, in order of time, as indices into the names and the universe.
     universe
         The pools.
     seed
-        Decides the split, together with the users' names.
+        Determines the split, together with the users' names.
     recipe
-        Other numbers than the paper's.
+        Parameters; default: the paper's.
     """
     recipe = recipe or Recipe()
     everyone = first_objects(user, objects, at_least=recipe.at_least, length=recipe.length)
     if len(everyone) < 2:
-        rule = f"must have at least two users with {recipe.at_least} or more objects, to attack one and learn from one"
+        rule = f"must have at least two users with {recipe.at_least} or more objects: one to attack, one external"
         raise InputError(rule, value=len(everyone))
     chosen = split(name_keys([names[i] for i in everyone.user], seed), recipe.share)
     candidates, external = everyone[chosen], everyone[~chosen]
-    playing = measure(candidates.objects, universe).iota >= 0
-    if not playing.any():
+    has_pool = measure(candidates.objects, universe).iota >= 0
+    if not has_pool.any():
         raise InputError("must have a user with an object in a pool among those to attack", value=0)
-    return Prepared(attacked=candidates[playing], external=external)
+    return PreparedTraces(attacked=candidates[has_pool], external=external)
 
 
-def first_objects(user: Integers, objects: Integers, *, at_least: int, length: int) -> TracesOf:
-    """The first objects of each user who has enough, repeated cyclically up to the length.
+def first_objects(user: Integers, objects: Integers, *, at_least: int, length: int) -> UserTraces:
+    """Return the first objects of each user with at least `at_least`, repeated cyclically up to `length`.
 
     Parameters
     ----------
     user, objects : (rows,) int64
         In order of time; users' rows may be interleaved.
     at_least
-        Users with fewer objects are left out.
+        Users with fewer objects are dropped.
     length
-        Objects to a trace.
+        Length of a trace.
     """
     counts = np.bincount(user)
     starts = np.cumsum(counts) - counts
@@ -172,32 +172,32 @@ def first_objects(user: Integers, objects: Integers, *, at_least: int, length: i
     kept = np.flatnonzero(counts >= max(at_least, 1))
     lengths = np.minimum(counts[kept], length)
     rows = starts[kept, None] + np.arange(length) % lengths[:, None]
-    return TracesOf(user=kept, objects=by_user[rows], lengths=lengths)
+    return UserTraces(user=kept, objects=by_user[rows], lengths=lengths)
 
 
 def name_keys(names: Sequence[str], seed: int) -> Keys:
-    """A 64-bit key for each name, (names,): whoever else is there, and in whatever order, a name keeps its key."""
+    """Return (names,) a 64-bit key for each name, independent of the other names and their order."""
     key = (seed & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "little")
     digests = b"".join(hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in names)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
 def split(keys: Keys, share: float) -> Flags:
-    """Choose a share of the users, rounded to whole users, at least one and not all: those with the smallest keys."""
+    """Choose a share of the users, at least one and not all: those with the smallest keys."""
     count = int(np.clip(np.rint(share * len(keys)), 1, len(keys) - 1))
     chosen = np.zeros(len(keys), dtype=np.bool_)
     chosen[np.argsort(keys, kind="stable")[:count]] = True
     return chosen
 
 
-def measure(traces: Integers, universe: Universe) -> Measured:
-    r"""Preferred pool, relevant interest and polarization of each trace.
+def measure(traces: Integers, universe: Universe) -> MeasuredBehavior:
+    r"""Measure preferred pool, relevant interest and polarization of each trace.
 
     .. math:: P_U = \arg\max_i |x \cap P_i|, \quad \gamma_U = |x \cap \bigcup_i P_i| / n, \quad
               \delta_U = |x \cap P_U| / |x \cap \bigcup_i P_i|
 
-    The paper takes the preferred pool to be unique. Where pools tie, it is the one that the user picked first: this
-    depends on the user alone, not on the order of the pools, which would favor the first of them in every tie.
+    The paper assumes that the preferred pool is unique. Ties go to the pool that the user picked first. This rule
+    depends on the user alone, whereas ties by pool order would favor the first pool.
 
     Parameters
     ----------
@@ -210,20 +210,20 @@ def measure(traces: Integers, universe: Universe) -> Measured:
     counts = np.empty((users, universe.k), dtype=np.int64)
     first = np.empty((users, universe.k), dtype=np.int64)
     for i in range(universe.k):
-        there = pool == i
-        counts[:, i] = there.sum(axis=1)
-        first[:, i] = np.where(there.any(axis=1), there.argmax(axis=1), n)
-    most, total = counts.max(axis=1), counts.sum(axis=1)
-    iota = np.where(counts == most[:, None], first, n + 1).argmin(axis=1)
-    some = total > 0
-    delta = np.divide(most, total, out=np.full(users, np.nan), where=some)
-    return Measured(iota=np.where(some, iota, -1).astype(np.int64), gamma=total / n, delta=delta)
+        in_pool = pool == i
+        counts[:, i] = in_pool.sum(axis=1)
+        first[:, i] = np.where(in_pool.any(axis=1), in_pool.argmax(axis=1), n)
+    largest, total = counts.max(axis=1), counts.sum(axis=1)
+    iota = np.where(counts == largest[:, None], first, n + 1).argmin(axis=1)
+    has_pool = total > 0
+    delta = np.divide(largest, total, out=np.full(users, np.nan), where=has_pool)
+    return MeasuredBehavior(iota=np.where(has_pool, iota, -1).astype(np.int64), gamma=total / n, delta=delta)
 
 
 def duplicated(objects: Integers, at_least: int) -> Integers:
-    """As many whole copies of the objects as it takes to have ``at_least``; more than that are kept as they are.
+    """Repeat all objects until there are at least ``at_least``.
 
-    Whole copies, as the paper has two of 540,000 for 10^6: a part of one would weigh the first users more.
+    Whole copies, as in the paper (two of 540,000 for 10^6): a partial copy would overweight the first users.
     """
     if len(objects) == 0:
         raise InputError("must have at least one object to duplicate", value=0)

@@ -1,7 +1,7 @@
-"""Recorded users: traces from a file, in the place of what synthetic users draw.
+"""Recorded users: traces from a file instead of synthetic ones.
 
-Columns ``user`` and ``object``, Parquet or CSV by the file's ending. Users' rows may be interleaved; those of a user
-are in order of time. Objects are identified by name, or by number where the universe has no names.
+A file of traces has the columns ``user`` and ``object``, in Parquet or CSV. Rows of different users may be interleaved;
+the rows of a user are in order of time. Objects are given by name, or by number where the universe has no names.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from poolscope.core.tables.reading import HELD
 from poolscope.core.tables.text import escaped
 from poolscope.population.behavior import Behavior, Preferences
 from poolscope.population.priors import MAX_PARAMETER, Beta, Density
-from poolscope.population.recipe import Prepared, duplicated, measure
+from poolscope.population.recipe import PreparedTraces, duplicated, measure
 from poolscope.population.universe import Universe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Recorded:
-    """Attacked users with their traces, and what the other users teach.
+class RecordedUsers:
+    """Attacked users with their traces, and the data of the external users.
 
     Parameters
     ----------
-    names : (users,) who they are.
+    names : (users,) names of the attacked users.
     traces : (users, length) int64.
-    external : (objects,) int64, what the external users picked.
-    fitted : the external users' behavior, as a prior.
+    external : (objects,) int64, all objects of the external users.
+    fitted : prior fitted to the behavior of the external users.
     """
 
     names: pl.Series
@@ -46,28 +46,30 @@ class Recorded:
     def __len__(self) -> int:
         return len(self.traces)
 
-    def __getitem__(self, users: range) -> Recorded:
+    def __getitem__(self, users: range) -> RecordedUsers:
         part = slice(users.start, users.stop)
-        return Recorded(names=self.names[part], traces=self.traces[part], external=self.external, fitted=self.fitted)
+        return RecordedUsers(
+            names=self.names[part], traces=self.traces[part], external=self.external, fitted=self.fitted
+        )
 
     def preferences(self, universe: Universe) -> Preferences:
-        """Preferred pool, relevant interest and polarization, measured on the whole traces.
+        """Return preferred pool, relevant interest and polarization, measured on the whole traces.
 
-        With other pools than the users were chosen for, a user may have no object in any: such a one counts as
-        preferring the first pool with no interest at all.
+        With pools other than those of the preparation, a user may have no object in any pool. Such a user counts as
+        preferring the first pool with relevant interest 0.
         """
         measured = measure(self.traces, universe)
         delta = np.nan_to_num(measured.delta, nan=1.0 / universe.k)
         return Preferences(np.maximum(measured.iota, 0), measured.gamma, delta)
 
     def external_objects(self, reports: int) -> NDArray[np.int64]:
-        """The external users' objects, duplicated to reach so many."""
+        """Return the external users' objects, duplicated to at least `reports`."""
         return duplicated(self.external, reports)
 
 
-def population(prepared: Prepared, names: tuple[str, ...], universe: Universe) -> Recorded:
-    """The prepared users, to be played."""
-    return Recorded(
+def population(prepared: PreparedTraces, names: tuple[str, ...], universe: Universe) -> RecordedUsers:
+    """Return the prepared traces as recorded users."""
+    return RecordedUsers(
         names=pl.Series([names[i] for i in prepared.attacked.user], dtype=pl.String),
         traces=prepared.attacked.objects,
         external=prepared.external.own_objects,
@@ -76,28 +78,28 @@ def population(prepared: Prepared, names: tuple[str, ...], universe: Universe) -
 
 
 def fitted_behavior(traces: NDArray[np.int64], universe: Universe) -> Behavior:
-    """Priors learned from traces: Beta laws by their moments, and the share of users who prefer each pool.
+    """Fit priors to traces: Beta distributions by the method of moments, and the shares of the preferred pools.
 
-    Users without an object in a pool teach nothing. One user more is added to every pool, so that none is impossible.
+    Users without an object in a pool are ignored. One user is added to every pool, so that no pool has probability 0.
     """
     measured = measure(traces, universe)
-    some = measured.iota >= 0
+    has_pool = measured.iota >= 0
     k = universe.k
-    rescaled = (k * measured.delta[some] - 1.0) / (k - 1.0)
-    counts = np.bincount(measured.iota[some], minlength=k) + 1.0
+    rescaled = (k * measured.delta[has_pool] - 1.0) / (k - 1.0)
+    counts = np.bincount(measured.iota[has_pool], minlength=k) + 1.0
     return Behavior(
-        interest=_beta(measured.gamma[some]),
+        interest=_beta(measured.gamma[has_pool]),
         polarization=_beta(rescaled),
         pools=tuple(float(share) for share in counts / counts.sum()),
     )
 
 
 def _beta(values: Floats) -> Density:
-    """The Beta law with the mean and variance of the values; uniform where they are too few to tell."""
+    """Fit a Beta distribution by mean and variance; uniform where there are fewer than two distinct values."""
     if len(values) < 2 or np.var(values) == 0:
         return Beta()
     mean = float(np.clip(np.mean(values), 1e-3, 1 - 1e-3))
-    # a variance at its largest possible value has no Beta law: keep below it
+    # no Beta distribution has the largest possible variance, mean * (1 - mean)
     variance = min(float(np.var(values)), 0.95 * mean * (1 - mean))
     total = mean * (1 - mean) / variance - 1.0
     a, b = np.clip([mean * total, (1 - mean) * total], 0.05, MAX_PARAMETER)
@@ -107,21 +109,21 @@ def _beta(values: Floats) -> Density:
 COLUMNS = ("user", "object")
 
 MAX_ROWS = 1 << 31
-"""Rows of traces at most; they are held in memory."""
+"""Maximum number of rows of traces, which are held in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Traces:
-    """What users picked, in order.
+    """The rows of a file of traces, in order.
 
     Parameters
     ----------
     users
-        The users' names in order of their first rows.
+        Names of the users, in order of first appearance.
     user : (rows,) int64
-        For each row the index of its user in ``users``.
+        Index of the user of each row in ``users``.
     object : (rows,) int64
-        For each row the index of its object in the universe.
+        Index of the object of each row in the universe.
     """
 
     users: tuple[str, ...]
@@ -130,9 +132,9 @@ class Traces:
 
 
 def read_traces(path: str | PathLike[str], universe: Universe) -> Traces:
-    """Read and check traces, CSV or Parquet; rows whose object is not in the universe are left out."""
+    """Read and check traces, CSV or Parquet; rows whose object is not in the universe are dropped."""
     users, objects, first = list[pl.Series](), list[pl.Series](), None
-    for batch in open_file(path).batches(COLUMNS, most=MAX_ROWS, held=HELD):
+    for batch in open_file(path).batches(COLUMNS, max_rows=MAX_ROWS, held=HELD):
         who, what = (batch.names(column).cast(pl.String) for column in COLUMNS)
         index = universe.find(what)
         inside, first = index.is_not_null(), what[0] if first is None else first
@@ -145,7 +147,7 @@ def read_traces(path: str | PathLike[str], universe: Universe) -> Traces:
 
 
 def write_rows(path: Path, ending: str, users: Sequence[str], objects: Sequence[str], *, raw: bool = False) -> None:
-    """Write rows in the format of an ending, whatever the path's own; texts of CSV are escaped unless `raw`."""
+    """Write rows in the format of `ending`, whatever the path's suffix; CSV strings are escaped unless `raw`."""
     columns = dict(zip(COLUMNS, (users, objects), strict=True))
     table = pl.DataFrame(columns, schema=dict.fromkeys(COLUMNS, pl.String))
     if ending == ".csv":
@@ -155,7 +157,7 @@ def write_rows(path: Path, ending: str, users: Sequence[str], objects: Sequence[
 
 
 def _encoded(text: pl.Series) -> tuple[tuple[str, ...], Integers]:
-    """The different texts in order of first appearance, and for each row the index of its own."""
+    """Return the distinct strings in order of first appearance, and the index of each row's string."""
     names = text.unique(maintain_order=True)
     codes = text.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
     return tuple(names), codes

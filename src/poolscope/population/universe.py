@@ -1,8 +1,8 @@
 """The universe: its objects, their pools, and the tables that list them.
 
 A universe of ``size`` objects is split into ``k >= 2`` disjoint, non-empty pools of interest and a neutral pool, which
-may be empty. An object is its index ``0 .. size - 1``; it may have a name. Tables have the columns ``object`` and
-``pool``, Parquet or CSV by the file's ending; an object without a pool is neutral.
+may be empty. An object is an index ``0 .. size - 1``; it may have a name. Tables have the columns ``object`` and
+``pool``, in Parquet or CSV; an object without a pool is neutral.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from poolscope.core.tables.batch import first_false
 NEUTRAL = -1
 """The entry of ``pool_of`` for an object outside every pool of interest."""
 
-LARGEST = 100_000_000
-"""Objects that a universe can hold; more is a slip, and would not fit into memory."""
+MAX_OBJECTS = 100_000_000
+"""Maximum size of a universe; larger ones do not fit into memory."""
 
-FEW_OBJECTS = 10_000
-"""Names among which the nearest is looked for; among more it would take seconds."""
+MAX_SUGGESTIONS = 10_000
+"""Number of names up to which a message suggests the nearest one; with more, the search takes seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,14 +40,13 @@ class Universe:
     Parameters
     ----------
     size
-        How many objects there are.
+        Number of objects.
     pool_names
         The names of the ``k`` pools of interest.
     pool_of : (size,) int32
-        For each object the index of its pool in ``pool_names``, or -1 for a neutral object.
-        Stored read-only.
+        Index of each object's pool in ``pool_names``, or -1 for a neutral object. Stored read-only.
     objects
-        The name of each object, or None where objects are only numbered.
+        Name of each object, or None where objects are only numbered.
 
     Examples
     --------
@@ -84,7 +83,7 @@ class Universe:
 
     @classmethod
     def sized(cls, size: int, pools: Mapping[str, int]) -> Self:
-        """Numbered objects: the first belong to the pools in order, the rest is neutral."""
+        """Create a universe of numbered objects: the first belong to the pools in order, the rest is neutral."""
         _check_size(size)
         _check_mapping(pools)
         _check_pool_names(tuple(pools))
@@ -100,7 +99,7 @@ class Universe:
 
     @classmethod
     def named(cls, objects: Sequence[str], pools: Sequence[str | None]) -> Self:
-        """Named objects, each with the name of its pool, or "" or None for a neutral one.
+        """Create a universe of named objects, each with the name of its pool, or "" or None for a neutral one.
 
         Pools are in order of first appearance.
         """
@@ -122,14 +121,14 @@ class Universe:
         size_or_objects: int | Sequence[str],
         pools: Mapping[str, Iterable[str | int]],
     ) -> Self:
-        """Pools given by their members; objects in none of them are neutral.
+        """Create a universe from the members of its pools; all other objects are neutral.
 
         Parameters
         ----------
         size_or_objects
             The number of objects, or their names.
         pools
-            For each pool its members: names of objects, or numbers where objects have no names.
+            Members of each pool: names of objects, or numbers where objects have no names.
         """
         if isinstance(size_or_objects, int | np.integer):
             size, objects = int(size_or_objects), None
@@ -156,7 +155,7 @@ class Universe:
                     if pool_of[index] != NEUTRAL:
                         other = names[pool_of[index]]
                         raise InputError(
-                            f"must not overlap with pool {other!r}: both have the object",
+                            f"must not overlap with pool {other!r}: both contain the object",
                             value=member,
                         )
                     pool_of[index] = i
@@ -164,28 +163,28 @@ class Universe:
 
     @property
     def k(self) -> int:
-        """How many pools of interest there are."""
+        """Number of pools of interest."""
         return len(self.pool_names)
 
     @property
     def pool_sizes(self) -> np.ndarray:
-        """Objects in each pool of interest, (k,) int64."""
+        """(k,) int64, number of objects in each pool of interest."""
         return np.bincount(self.pool_of + 1, minlength=self.k + 1)[1:]
 
     @property
     def neutral_size(self) -> int:
-        """Objects outside every pool of interest."""
+        """Number of objects outside every pool of interest."""
         return self.size - int(self.pool_sizes.sum())
 
     def find(self, names: pl.Series) -> pl.Series:
-        """The index of each object that a text or an integer calls, int64; null for what is no object.
+        """Return the int64 index of each object given by name or number; null for unknown ones.
 
-        Objects without names are called by their numbers, in decimals without a sign or leading zeros.
+        Objects without names are given by number, in decimal without a sign or leading zeros.
         """
         return _find(names, self.size, self._names)
 
     def unknown(self, name: object) -> InputError:
-        """The error of a name that no object has."""
+        """Return the error of an unknown object."""
         return _unknown(name, self.size, self.objects)
 
     @cached_property
@@ -194,8 +193,8 @@ class Universe:
 
 
 def _check_size(size: int) -> None:
-    if not is_integer(size) or not 1 <= size <= LARGEST:
-        raise InputError(f"must be an integer from 1 to {LARGEST}", value=size, place="size")
+    if not is_integer(size) or not 1 <= size <= MAX_OBJECTS:
+        raise InputError(f"must be an integer from 1 to {MAX_OBJECTS}", value=size, place="size")
 
 
 def _check_list(name: str, values: object) -> None:
@@ -238,9 +237,9 @@ def _check_objects(objects: tuple[str, ...], size: int) -> None:
 def _check_name(name: object, place: str) -> None:
     if not isinstance(name, str) or not name:
         raise InputError("must have names", value=name, place=place)
-    # No table could call it, see `poolscope.core.tables.batch`.
+    # tables strip or refuse such names, see `poolscope.core.tables.batch`
     if name != name.strip():
-        raise InputError("must not begin or end with a blank", value=name, place=place)
+        raise InputError("must not begin or end with white space", value=name, place=place)
 
 
 def _find(names: pl.Series, size: int, objects: Sequence[str] | pl.Series | None) -> pl.Series:
@@ -258,7 +257,7 @@ def _unknown(name: object, size: int, objects: Sequence[str] | None) -> InputErr
     rule = "must be an object of the universe"
     if objects is None:
         return InputError(f"{rule}, a number from 0 to {size - 1}", value=name)
-    return InputError(rule, value=name, remedy=did_you_mean(str(name), objects) if size <= FEW_OBJECTS else None)
+    return InputError(rule, value=name, remedy=did_you_mean(str(name), objects) if size <= MAX_SUGGESTIONS else None)
 
 
 def read_objects(path: str | PathLike[str]) -> tuple[Universe, Floats | None]:
@@ -269,9 +268,9 @@ def read_objects(path: str | PathLike[str]) -> tuple[Universe, Floats | None]:
     universe
         Objects in the order of the rows.
     popularity : (size,) float64 or None
-        The column as it stands, not rescaled; None where there is no such column.
+        The column as given, not normalized; None where there is no such column.
     """
-    table = read_table(path, ("object", "pool"), optional=("popularity",), most=LARGEST)
+    table = read_table(path, ("object", "pool"), optional=("popularity",), max_rows=MAX_OBJECTS)
     objects, pools = table.names("object").cast(pl.String), _pools(table)
     weights = table.numbers("popularity") if "popularity" in table.frame.columns else None
     with located(file=path):
@@ -279,8 +278,8 @@ def read_objects(path: str | PathLike[str]) -> tuple[Universe, Floats | None]:
 
 
 def read_pools(path: str | PathLike[str], universe: Universe) -> Universe:
-    """The universe with the pools of a table ``object,pool``; objects that it lacks or gives none are neutral."""
-    table = read_table(path, ("object", "pool"), most=LARGEST)
+    """Return the universe with the pools of a table ``object,pool``; objects without a pool are neutral."""
+    table = read_table(path, ("object", "pool"), max_rows=MAX_OBJECTS)
     index, pools = objects_of(table, "object", universe), _pools(table)
     names = pools.filter(pools != "").unique(maintain_order=True)
     numbers = pl.int_range(len(names), eager=True)
@@ -291,7 +290,7 @@ def read_pools(path: str | PathLike[str], universe: Universe) -> Universe:
 
 
 def objects_of(batch: Batch, column: str, universe: Universe) -> pl.Series:
-    """A column of objects as indices into the universe, int64."""
+    """Return a column of objects as int64 indices into the universe."""
     names = batch.names(column)
     found = universe.find(names)
     row = first_false(found.is_not_null())
@@ -302,7 +301,7 @@ def objects_of(batch: Batch, column: str, universe: Universe) -> pl.Series:
 
 
 def check_once(table: Batch, pools: pl.Series | None = None) -> None:
-    """Name both rows of an object that is listed twice."""
+    """Raise an `InputError` with both rows of an object that is listed twice."""
     objects = table.frame["object"]
     row = first_false(objects.is_first_distinct())
     if row is None:
@@ -316,21 +315,21 @@ def check_once(table: Batch, pools: pl.Series | None = None) -> None:
 
 
 def _pools(table: Batch) -> pl.Series:
-    """The pool of each object, which is listed once; an empty text is the neutral pool."""
+    """Return the pool of each object, checked for duplicate objects; the empty string is the neutral pool."""
     pools = table.names_or_none("pool").cast(pl.String).fill_null("")
     check_once(table, pools)
-    _warn_of_look_alikes(table, pools)
+    _warn_of_similar_pools(table, pools)
     return pools
 
 
-def _warn_of_look_alikes(table: Batch, pools: pl.Series) -> None:
-    """Two pools whose names differ in nothing but case or blanks are likely one, spelled in two ways."""
+def _warn_of_similar_pools(table: Batch, pools: pl.Series) -> None:
+    """Warn of pools whose names differ only in case or white space, as they are likely the same pool."""
     names = pools.unique(maintain_order=True).to_list()
     first: dict[str, str] = {}
     for name in names:
         other = first.setdefault("".join(name.casefold().split()), name)
         if other != name:
             row = int((pools == name).arg_max() or 0)
-            both = f"pool {shown(name)} beside pool {shown(other)}, which differs in case or blanks alone"
-            rest = "they are two pools; spell them alike if they are one"
+            both = f"pool {shown(name)} and pool {shown(other)} differ only in case or white space"
+            rest = "they are treated as two pools; use one spelling if they are the same"
             warnings.warn(f"{table.file}: row {table.first + row}: {both}: {rest}", stacklevel=2)

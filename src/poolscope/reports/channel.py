@@ -1,38 +1,36 @@
-r"""Frequency estimates through a channel: least squares, and ridge where there is no inverse.
+r"""Frequency estimation through a channel: least squares, and ridge regression where the channel has no inverse.
 
-The estimate through a channel: least squares on how often each report was seen.
-
-With M the channel's matrix, h the histogram of the reports and c the true counts,
+**Least squares.** With M the channel's matrix, h the histogram of the reports and c the true counts,
 
 .. math:: \mathrm E[h] = M^T c, \qquad \hat c = W h, \quad W = (M \Lambda^{-1} M^T)^{-1} M \Lambda^{-1}
 
-is unbiased for every diagonal Lambda, since W M^T = 1, and has the least variance of all linear estimates if Lambda is
-the expected histogram. (The covariance of h is diag(M^T c) - M^T diag(c) M; its second part lies in the span of the
-regressors and changes nothing.) The first estimate takes a uniform popularity for Lambda, the second the first
-estimate. In both the counts add up to the number of reports. Since E[h] = M^T c, the variances are estimated from h:
+is unbiased for every diagonal Lambda, since W M^T = 1. It has the smallest variance of all linear estimates if Lambda
+is the expected histogram. (The covariance of h is diag(M^T c) - M^T diag(c) M; its second part lies in the span of the
+regressors and has no effect.) The first estimate uses a uniform popularity in Lambda, the second the first estimate. In
+both, the counts sum to the number of reports. Since E[h] = M^T c, the variances are estimated from h:
 
 .. math:: \mathrm{Var}\,\hat c(z) = \sum_y W(z, y)^2 \, \mathrm E[h(y)] - c(z)
 
-The estimate through a channel that cannot be inverted: what the reports do not tell apart is shared out evenly.
+**Ridge.** Where objects are indistinguishable through the channel, their counts are estimated as equal.
 
-Let the popularity of d objects be drawn from a symmetric Dirichlet law, and c be the counts of N reports. Then c has
-the mean N/d and a covariance s (1 - 1 1^T / d), and the histogram h of the reports, through the channel's matrix M, has
-the mean Lambda 1 with Lambda = (N/d) diag(M^T 1). The linear estimate of least squared error is
+Let the popularity of d objects be drawn from a symmetric Dirichlet distribution, and c be the counts of N reports. Then
+c has the mean N/d and a covariance s (1 - 1 1^T / d), and the histogram h of the reports, through the channel's matrix
+M, has the mean Lambda 1 with Lambda = (N/d) diag(M^T 1). The linear estimate with the smallest mean squared error is
 
 .. math:: \hat c = \frac Nd + s\, (1 + t A)^{-1} M \Lambda^{-1} (h - \Lambda 1), \qquad A = M \Lambda^{-1} M^T,
           \quad t = s - \frac Nd
 
-a ridge regression, which turns into the unbiased one where the channel has an inverse and reports are many.
+a ridge regression. It converges to the unbiased estimate where the channel has an inverse and reports are many.
 
-It has no standard errors. Reports say nothing about what a channel does not tell apart: how far off an even share is
-depends on the popularity alone. An error that is right in the mean over popularities is too small for most of them.
+It has no standard errors. For indistinguishable objects the error depends on the popularity alone, about which reports
+are uninformative. A standard error averaged over popularities would be too small for most of them.
 
-How uneven the popularity is, t, is read off the histogram: its chi-square against Lambda has the mean
+The unevenness t of the popularity is estimated from the histogram: its chi-square statistic against Lambda has the mean
 
 .. math:: \mathrm E\,(h - \Lambda 1)^T \Lambda^{-1} (h - \Lambda 1) = R - 1 + t\,(\mathrm{tr}\,A - d / N)
 
-for R possible reports. Where even that is not to be had, all rows of M being the same, every popularity is as likely as
-every other: t = N (N - 1) / (d (d + 1)).
+for R possible reports. If all rows of M are equal, t cannot be estimated, and all popularities are taken as equally
+likely: t = N (N - 1) / (d (d + 1)).
 """
 
 from __future__ import annotations
@@ -47,45 +45,45 @@ from scipy import linalg
 from poolscope.core.arrays import Floats, Integers
 from poolscope.mechanisms.channel import Channel
 from poolscope.population.popularity import project_to_simplex
-from poolscope.reports.estimators import REGRESSION, RIDGE, Frequencies, Tallied, check_reports, inverted
+from poolscope.reports.estimators import REGRESSION, RIDGE, Frequencies, TallyEstimator, check_reports, inverted
 
-#: Share of the uniform popularity in the second weights, so that no report has the weight of an impossible one.
+#: Share of the uniform popularity in the weights of the second estimate, so that no report has weight 0.
 UNIFORM_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Through(Tallied[Channel]):
-    """What the estimators of a channel share; its tally is how often each report was seen."""
+class ChannelEstimator(TallyEstimator[Channel]):
+    """Base class of the estimators of a channel; the tally is the histogram of the reports."""
 
     @cached_property
     def matrix(self) -> Floats:
-        """(objects, reports) without the reports that nobody sends."""
+        """(objects, reports) the matrix without impossible reports."""
         return self.mechanism.matrix[:, self.possible]
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
-        """(reports,) whether anybody sends it."""
+        """(reports,) whether any object can send each report."""
         possible: NDArray[np.bool_] = self.mechanism.matrix.max(axis=0) > 0
         return possible
 
 
 @dataclass(frozen=True, eq=False)
-class Inverse(Through):
-    """The estimator of a channel that has an inverse."""
+class LeastSquaresEstimator(ChannelEstimator):
+    """The least-squares estimator of a channel that has an inverse."""
 
     @cached_property
     def first(self) -> Floats | None:
-        """W for a uniform popularity; None where objects cannot be told apart."""
+        """W for a uniform popularity; None where objects are indistinguishable."""
         return self.weights(np.full(self.mechanism.universe, 1.0 / self.mechanism.universe))
 
     def weights(self, popularity: Floats) -> Floats | None:
-        """W, the linear estimate that is best at this popularity."""
+        """Return W, the best linear estimate at this popularity; None where there is no inverse."""
         scaled = self.matrix / (popularity @ self.matrix)
         inverse = inverted(scaled @ self.matrix.T)
         return None if inverse is None else inverse @ scaled
 
     def second(self, popularity: Floats) -> Floats:
-        """W at a popularity that is but estimated."""
+        """Return W at an estimated popularity."""
         found = self.weights((1.0 - UNIFORM_SHARE) * popularity + UNIFORM_SHARE / len(popularity))
         assert self.first is not None
         return self.first if found is None else found
@@ -104,13 +102,13 @@ class Inverse(Through):
         return weights**2 @ (counts @ self.matrix) - counts
 
 
-#: Share of the largest possible tr A below which a channel counts as one that tells nothing apart.
-NOTHING = 1e-9
+#: Share of the largest possible tr A below which all objects count as indistinguishable.
+MIN_INFORMATION = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Ridge(Through):
-    """The estimator of any channel."""
+class RidgeEstimator(ChannelEstimator):
+    """The ridge estimator, for any channel."""
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         seen = counted[self.possible]
@@ -123,7 +121,7 @@ class Ridge(Through):
 
 
 def shrunk(matrix: Floats, seen: Integers, t: float) -> Floats:
-    """(objects,) counts from how often each report was seen, at an unevenness t."""
+    """Return (objects,) the ridge estimate of the counts, at unevenness t."""
     d, count = len(matrix), float(seen.sum())
     even = count / d
     scaled = matrix / (even * matrix.sum(axis=0))
@@ -132,11 +130,11 @@ def shrunk(matrix: Floats, seen: Integers, t: float) -> Floats:
 
 
 def unevenness(matrix: Floats, seen: Integers) -> float:
-    """t, by the chi-square of the histogram; between that of equal popularities and that of a single object."""
+    """Return t from the chi-square statistic of the histogram, within the range of possible popularities."""
     d, count = len(matrix), float(seen.sum())
     expected = count / d * matrix.sum(axis=0)
-    facts = float(np.sum(matrix**2 / expected)) - d / count
-    if facts <= NOTHING * d / count:
+    information = float(np.sum(matrix**2 / expected)) - d / count
+    if information <= MIN_INFORMATION * d / count:
         return count * (count - 1) / (d * (d + 1))
     excess = float(np.sum((seen - expected) ** 2 / expected)) - (len(seen) - 1)
-    return float(np.clip(excess / facts, 0.0, count * (count - 1) / d))
+    return float(np.clip(excess / information, 0.0, count * (count - 1) / d))

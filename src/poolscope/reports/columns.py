@@ -1,6 +1,6 @@
-"""The kinds of report columns: how each is held, read, checked and written.
+"""Formats of report columns: how each kind of column is stored, read, checked and written.
 
-A mechanism only says which kinds its columns are (`ReportColumn`); a further kind is one more entry of `KINDS`.
+A mechanism declares the kind of each of its columns (`ReportColumn`). A new kind is a new entry of `COLUMN_FORMATS`.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from poolscope.core.tables.batch import first_false
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.universe import Universe, objects_of
 
-#: Bits that are unpacked at once.
-UNPACKED = 1 << 24
+#: Bits that are unpacked in one chunk.
+UNPACKED_BITS = 1 << 24
 
 
-class Kind(Protocol):
-    """What readers and writers need of a kind of column."""
+class ColumnFormat(Protocol):
+    """The interface of readers and writers to one kind of column."""
 
-    def called(self, name: str, text: bool) -> str:
-        """The column's name in a file."""
+    def name_in_file(self, name: str, text: bool) -> str:
+        """Return the name of the column in a file."""
         ...
 
     def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
-        """Room for so many reports."""
+        """Return an uninitialized array for the values of `rows` reports."""
         ...
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
-        """The checked values of a batch."""
+    def read(self, batch: Batch, header: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
+        """Return the checked values of a batch."""
         ...
 
     def written(self, values: NDArray[Any], column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
-        """The values as a file has them."""
+        """Return the values in the form of a file."""
         ...
 
 
 @dataclass(frozen=True)
-class Integers:
-    """Numbers 0..size-1."""
+class IntegerFormat:
+    """Integers 0..size-1."""
 
-    def called(self, name: str, text: bool) -> str:
+    def name_in_file(self, name: str, text: bool) -> str:
         return name
 
     def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty(rows, dtype=np.int32 if column.size <= 1 << 31 else np.int64)
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
-        values = batch.integers(called)
-        batch.check(called, values.is_between(0, column.size - 1), f"must be an integer from 0 to {column.size - 1}")
+    def read(self, batch: Batch, header: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
+        values = batch.integers(header)
+        batch.check(header, values.is_between(0, column.size - 1), f"must be an integer from 0 to {column.size - 1}")
         return values.to_numpy()
 
     def written(self, values: NDArray[Any], column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
@@ -62,95 +62,95 @@ class Integers:
 
 
 @dataclass(frozen=True)
-class Signs(Integers):
+class SignFormat(IntegerFormat):
     """1 or -1."""
 
     def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty(rows, dtype=np.int8)
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
-        values = batch.integers(called)
-        batch.check(called, values.is_in([1, -1]), "must be 1 or -1")
+    def read(self, batch: Batch, header: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
+        values = batch.integers(header)
+        batch.check(header, values.is_in([1, -1]), "must be 1 or -1")
         return values.to_numpy()
 
 
 @dataclass(frozen=True)
-class Bits:
-    """A bit vector: bytes, least significant bit first; in CSV the set positions, separated by blanks."""
+class BitsFormat:
+    """Bit vectors: bytes, least significant bit first; in CSV the set positions, separated by spaces."""
 
-    def called(self, name: str, text: bool) -> str:
+    def name_in_file(self, name: str, text: bool) -> str:
         return "ones" if text and name == "bits" else name
 
     def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty((rows, _bytes(column)), dtype=np.uint8)
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
-        return self._from_text(batch, called, column) if batch.text else self._from_bytes(batch, called, column)
+    def read(self, batch: Batch, header: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
+        return self._from_text(batch, header, column) if batch.text else self._from_bytes(batch, header, column)
 
     def written(self, values: NDArray[Any], column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
         return _positions_text(values, column.size) if text else binary(values)
 
-    def _from_bytes(self, batch: Batch, called: str, column: ReportColumn) -> NDArray[Any]:
-        series, m, size = batch.frame[called], column.size, _bytes(column)
+    def _from_bytes(self, batch: Batch, header: str, column: ReportColumn) -> NDArray[Any]:
+        series, m, size = batch.frame[header], column.size, _bytes(column)
         if series.dtype != pl.Binary:
-            raise batch.mistyped(called, "bytes")
+            raise batch.mistyped(header, "bytes")
         lengths = series.bin.size()
         row = first_false(lengths == size)
         if row is not None:
-            raise batch.wrong(f"{called} must have {size} bytes (m = {m})", row, lengths[row])
+            raise batch.wrong(f"{header} must have {size} bytes (m = {m})", row, lengths[row])
         bits = bytes_of(series, size)
         spare = bits[:, -1] >> (m - 8 * (size - 1)) if m % 8 else np.zeros(1, dtype=np.uint8)
         if spare.any():
             row = int(spare.astype(bool).argmax())
             last = m + int(spare[row]).bit_length() - 1
-            raise batch.wrong(f"{called} must have no bit set beyond m = {m}", row, last)
+            raise batch.wrong(f"{header} must have no bit set beyond m = {m}", row, last)
         return bits
 
-    def _from_text(self, batch: Batch, called: str, column: ReportColumn) -> NDArray[Any]:
-        # Nothing between two commas is a vector without a set bit.
-        words = batch.frame[called].fill_null("").str.split(" ")
+    def _from_text(self, batch: Batch, header: str, column: ReportColumn) -> NDArray[Any]:
+        # an empty field is a vector without a set bit
+        words = batch.frame[header].fill_null("").str.split(" ")
         out = self.empty(column, len(words))
-        at_once = max(1, UNPACKED // column.size)
+        at_once = max(1, UNPACKED_BITS // column.size)
         for start in range(0, len(words), at_once):
-            some = words[start : start + at_once]
-            out[start : start + at_once] = _packed(batch, called, some, start, column.size)
+            chunk = words[start : start + at_once]
+            out[start : start + at_once] = _packed(batch, header, chunk, start, column.size)
         return out
 
 
 @dataclass(frozen=True)
-class Objects(Integers):
+class ObjectFormat(IntegerFormat):
     """Objects of the universe: their names, or their numbers where they have none."""
 
     def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty(rows, dtype=np.int64)
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
-        return objects_of(batch, called, universe).to_numpy()
+    def read(self, batch: Batch, header: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
+        return objects_of(batch, header, universe).to_numpy()
 
     def written(self, values: NDArray[Any], column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
         return pl.Series(values) if universe.objects is None else pl.Series(universe.objects).gather(values)
 
 
 @dataclass(frozen=True)
-class Reals:
-    """So many finite numbers: a list; in CSV decimals, separated by blanks."""
+class RealsFormat:
+    """Vectors of finite numbers: lists; in CSV decimals, separated by spaces."""
 
-    def called(self, name: str, text: bool) -> str:
+    def name_in_file(self, name: str, text: bool) -> str:
         return name
 
     def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty((rows, column.size))
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
-        series, size = batch.frame[called], column.size
+    def read(self, batch: Batch, header: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
+        series, size = batch.frame[header], column.size
         if batch.text:
             series = series.fill_null("").str.split(" ")
         elif not (isinstance(series.dtype, pl.List | pl.Array) and series.dtype.inner.is_numeric()):
-            raise batch.mistyped(called, "lists of numbers")
+            raise batch.mistyped(header, "lists of numbers")
         lists = series.arr.to_list() if isinstance(series.dtype, pl.Array) else series
         lengths = lists.list.len()
         row = first_false(lengths == size)
-        rule = f"{called} must be {size} finite numbers" + (", separated by blanks" if batch.text else "")
+        rule = f"{header} must be {size} finite numbers" + (", separated by spaces" if batch.text else "")
         if row is not None:
             raise batch.wrong(rule, row, lengths[row])
         flat = lists.explode()
@@ -166,12 +166,12 @@ class Reals:
         return pl.Series(values, dtype=pl.Array(pl.Float64, column.size))
 
 
-KINDS: dict[str, Kind] = {
-    "integer": Integers(),
-    "sign": Signs(),
-    "bits": Bits(),
-    "object": Objects(),
-    "reals": Reals(),
+COLUMN_FORMATS: dict[str, ColumnFormat] = {
+    "integer": IntegerFormat(),
+    "sign": SignFormat(),
+    "bits": BitsFormat(),
+    "object": ObjectFormat(),
+    "reals": RealsFormat(),
 }
 
 
@@ -180,28 +180,28 @@ def _bytes(column: ReportColumn) -> int:
 
 
 def binary(values: NDArray[np.uint8]) -> pl.Series:
-    """Rows of bytes as a column."""
+    """Return rows of bytes as a binary column."""
     size = values.shape[1]
     try:
         return pl.Series(values, dtype=pl.Array(pl.UInt8, size)).cast(pl.List(pl.UInt8)).cast(pl.Binary)
     except pl.exceptions.InvalidOperationError:
-        # Older versions of polars know no such cast; a list of bytes takes ten times as long.
+        # older versions of polars lack this cast; a list of bytes takes ten times as long
         return pl.Series(np.ascontiguousarray(values).view(f"V{size}").ravel().tolist(), dtype=pl.Binary)
 
 
 def bytes_of(series: pl.Series, size: int) -> NDArray[np.uint8]:
-    """(rows, size) the bytes of a column, of which every row has as many."""
+    """Return (rows, size) the bytes of a binary column whose rows all have `size` bytes."""
     return series.cast(pl.List(pl.UInt8)).explode().to_numpy().reshape(len(series), size)
 
 
-def _packed(batch: Batch, called: str, words: pl.Series, start: int, m: int) -> NDArray[np.uint8]:
-    """Bit vectors from lists of the set positions."""
+def _packed(batch: Batch, header: str, words: pl.Series, start: int, m: int) -> NDArray[np.uint8]:
+    """Return packed bit vectors from lists of set positions."""
     row_of = np.repeat(np.arange(len(words)), words.list.len().to_numpy())
     flat = words.explode().fill_null("")
     there = (flat != "").to_numpy()
     row_of, flat = row_of[there], flat.filter(there)
     positions = flat.cast(pl.Int64, strict=False)
-    rule = f"{called} must be positions from 0 to {m - 1}, each once, separated by blanks"
+    rule = f"{header} must be positions from 0 to {m - 1}, each once, separated by spaces"
     bad = first_false(positions.is_between(0, m - 1))
     if bad is not None:
         raise batch.wrong(rule, start + int(row_of[bad]), flat[bad])
@@ -210,15 +210,15 @@ def _packed(batch: Batch, called: str, words: pl.Series, start: int, m: int) -> 
     twice = np.bincount(row_of, minlength=len(words)) != dense.sum(axis=1, dtype=np.int64)
     if twice.any():
         row = int(twice.argmax())
-        raise batch.wrong(rule, start + row, batch.frame[called][start + row])
+        raise batch.wrong(rule, start + row, batch.frame[header][start + row])
     return np.packbits(dense, axis=1, bitorder="little")
 
 
 def _positions_text(values: NDArray[np.uint8], m: int) -> pl.Series:
-    """The set positions of bit vectors, separated by blanks."""
+    """Return the set positions of bit vectors, separated by spaces."""
     names = np.array([str(i) for i in range(m)], dtype=object)
     out: list[str] = []
-    at_once = max(1, UNPACKED // m)
+    at_once = max(1, UNPACKED_BITS // m)
     for start in range(0, len(values), at_once):
         dense = np.unpackbits(values[start : start + at_once], axis=1, bitorder="little", count=m)
         row_of, positions = np.nonzero(dense)

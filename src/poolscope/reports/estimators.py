@@ -1,36 +1,34 @@
 r"""Frequency estimators: the protocol, the linear estimate, and least squares on the hash functions.
 
-What a curator learns, and the role of an estimator that learns it.
-
-The linear estimate: from how many reports support an object, and how many would anyway.
+**Linear estimate.** From the support counts, corrected for the expected support of other objects:
 
 .. math:: \hat c(z) = \frac{\sum_t [z \in \text{support}(t)] - N q^*}{p^* - q^*}
 
-Given the true counts c, a report of y supports z with a probability P(z, y), which is p* for y = z and q* in the mean
-over other y. Where hash functions are drawn once and for all, P(z, y) scatters around q* with a variance V, since two
-objects meet in a bucket under more or fewer of the functions than they should: for J functions to m buckets the share
-of the functions has the variance (1/m)(1 - 1/m) / J. By the law of total variance, over functions and reports,
+Given the true counts c, a report of y supports z with probability P(z, y), which is p* for y = z and has the mean q*
+over other y. Where the hash functions are fixed, P(z, y) varies around q* with variance V, as the collision rate of two
+objects varies: for J functions to m buckets, the rate has variance (1/m)(1 - 1/m) / J. By the law of total variance,
+over functions and reports,
 
 .. math:: \mathrm{Var}\,\hat c(z) = \frac{c(z)\,p^*(1-p^*) + (N-c(z))\,q^*(1-q^*) + V \sum_{y \ne z} c(y) (c(y) - 1)}
           {(p^*-q^*)^2}
 
-The last sum grows with N^2, the others with N: with few functions, or very many reports, collisions are what matters.
+The last sum grows with N^2, the others with N: with few functions, or very many reports, collisions dominate.
 
-Least squares on the known hash functions: objects that collide are told apart by where else they do not.
+**Regression.** Least squares on the known hash functions separates objects that collide under some functions only.
 
-A sketch has a cell for each function and bucket. Objects have cells: one under each function of a sketch, several bits
-in each cohort of RAPPOR. Let t(z) be the sum over all reports and over the cells of z of what the reports add, less the
-base (`Cells`), and G(z, y) the mean over the J functions of the number of cells that z and y share. Then
+A sketch has a cell for each function and bucket. An object has one cell under each function of a sketch, or several
+bits in each cohort of RAPPOR. Let t(z) be the sum over all reports and over the cells of z of what the reports add,
+minus the base (`CellMoments`), and G(z, y) the mean over the J functions of the number of common cells. Then
 
 .. math:: \mathrm E[t] = \text{gain}\; G c, \qquad \hat c = G^{-1} t / \text{gain}
 
-whatever the functions: unbiased given them, as long as G has full rank, which takes as many cells as objects. These are
-the normal equations of least squares on the cells with equal weights. Cells do have nearly equal variances, as noise is
-most of them unless epsilon is large, so equal weights are near the best; and t of a sketch is but its support counts,
-so that nothing else has to be counted or simulated.
+is unbiased given the functions if G has full rank, which requires at least as many cells as objects. These are the
+normal equations of least squares on the cells with equal weights. Equal weights are nearly optimal, as noise dominates
+the variance of all cells unless epsilon is large. For a sketch, t follows from the support counts, so that nothing else
+has to be counted or simulated.
 
 Its covariance is exact. With X_f the matrix of the cells of objects under function f and D = diag(c), from the second
-moments of `Cells` and E[t] as above,
+moments of `CellMoments` and E[t] as above,
 
 .. math:: \mathrm{Cov}\,\hat c = \frac{N v\, G^{-1} + G^{-1} \bigl[\frac1J \sum_f X_f K_f X_f^T \bigr] G^{-1}}
           {\text{gain}^2} - D, \qquad K_f = \text{own} \cdot \mathrm{diag}(X_f^T c) + \text{hit} \cdot X_f^T D X_f
@@ -50,25 +48,31 @@ from scipy import linalg, sparse
 from poolscope.core.arrays import Floats, Integers, Map
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.hashing import Buckets, Tabulated
+from poolscope.mechanisms.hashing import Buckets, FunctionFamily
 from poolscope.mechanisms.protocols import FrequencyOracle, Rates, Reports
-from poolscope.mechanisms.pure import added
+from poolscope.mechanisms.pure import sum_arrays
 from poolscope.mechanisms.rappor import bit_matrix
-from poolscope.mechanisms.sketch import Cells
+from poolscope.mechanisms.sketch import CellMoments
 from poolscope.population.popularity import project_to_simplex
 
-#: The ways to estimate, by the names that scenarios and commands use.
+#: The names of the estimation methods in scenarios and commands.
 LINEAR, REGRESSION, RIDGE, IBU = METHODS = ("linear", "regression", "ridge", "ibu")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frequencies:
-    """Estimated number of reports made from each object, its standard error, and the popularity that follows.
+    """Estimated number of reports of each object, with standard errors, and the popularity derived from it.
 
-    counts and errors (universe,); reports is their number; method, which estimator made it. Linear estimates and
-    regressions are unbiased, so that counts may be negative; the popularity is their Euclidean projection onto the
-    simplex. The errors are those of the counts of these reports, not of the frequencies that their objects were drawn
-    with: these are uncertain by sqrt(N f (1 - f)) more. None: the estimate has no standard errors (`ridge`).
+    Linear estimates and regressions are unbiased, so that counts may be negative; `popularity` is their Euclidean
+    projection onto the simplex.
+
+    Parameters
+    ----------
+    reports : number of reports.
+    counts : (universe,) estimated counts.
+    errors : (universe,) standard errors of the counts of these reports, or None (`ridge`). As estimates of the
+        distribution f that the objects were drawn from, counts have the additional variance N f (1 - f).
+    method : name of the estimator.
 
     Examples
     --------
@@ -90,26 +94,26 @@ class Frequencies:
 
 
 class Estimator(Protocol):
-    """From reports to frequencies. What is counted in parts of the reports can be joined, in any order."""
+    """An estimator of frequencies. Statistics of chunks of reports can be combined in any order."""
 
     def count(self, reports: Reports) -> Any:
-        """What the estimate needs to know of some reports."""
+        """Return the sufficient statistics of some reports."""
         ...
 
     def join(self, counted: Iterable[Any]) -> Any:
-        """The same of all of them together."""
+        """Combine the statistics of several chunks."""
         ...
 
     def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Any:
-        """The same of so many reports on objects drawn from the popularity."""
+        """Simulate the statistics of `count` reports on objects drawn from the popularity."""
         ...
 
     def estimate(self, counted: Any, reports: int) -> Frequencies:
-        """What is learned from so many reports."""
+        """Return the estimate from the statistics of `reports` reports."""
         ...
 
     def expected(self, counts: Floats) -> Floats | None:
-        """Variance of the estimate if these are the true counts; None where it has no closed form."""
+        """Return the variance of the estimate at these true counts; None where it has no closed form."""
         ...
 
 
@@ -117,8 +121,8 @@ Mechanism = TypeVar("Mechanism", Channel, FrequencyOracle)
 
 
 @dataclass(frozen=True, eq=False)
-class Tallied(Generic[Mechanism]):
-    """What estimators share that need a mechanism's tally of the reports, and no more of them."""
+class TallyEstimator(Generic[Mechanism]):
+    """Base class of estimators whose statistics are the mechanism's tally of the reports."""
 
     mechanism: Mechanism
 
@@ -126,20 +130,20 @@ class Tallied(Generic[Mechanism]):
         return self.mechanism.tally(reports)
 
     def join(self, counted: Iterable[Integers]) -> Integers:
-        return added(counted)
+        return sum_arrays(counted)
 
     def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
         return self.mechanism.simulate_tally(popularity, count, key, threads)
 
 
 def check_reports(count: int) -> None:
-    """There is something to estimate from."""
+    """Check that there is at least one report."""
     if count == 0:
         raise InputError("an estimate needs at least one report", value=0)
 
 
 def unbiased(mechanism: FrequencyOracle, support: NDArray[np.integer], count: int) -> Frequencies:
-    """The linear estimate, with the standard errors at the estimated counts, kept within 0..N."""
+    """Return the linear estimate, with standard errors at the estimated counts, clipped to 0..N."""
     check_reports(count)
     rates = mechanism.rates
     other: Floats = np.asarray(rates.other, dtype=np.float64)
@@ -151,7 +155,7 @@ def unbiased(mechanism: FrequencyOracle, support: NDArray[np.integer], count: in
 
 
 def variance_of_linear(mechanism: FrequencyOracle, counts: Floats) -> tuple[Floats, Floats]:
-    """The two parts of the variance at known counts, (universe,) both: noise, and collisions."""
+    """Return the two parts of the variance at known counts, (universe,) both: noise, and collisions."""
     rates, count = mechanism.rates, float(np.sum(counts))
     return _noise(mechanism, rates, counts, count), _collisions(rates, counts, count, float(np.sum(np.square(counts))))
 
@@ -166,24 +170,24 @@ def _collisions(rates: Rates, c: Floats, count: float, squares: float) -> Floats
 
 
 def _squares(rates: Rates, counts: Floats, noise: Floats, count: int) -> float:
-    """The sum of squared counts. What noise and collisions add to the estimated squares is taken off.
+    """Estimate the sum of squared counts, corrected for the variance due to noise and collisions.
 
-    Collisions add their share of the sum itself to every object. It cannot be less than of equal counts, nor more than
-    of a single object.
+    The variance due to collisions is itself proportional to the sum. The result is clipped to the range between equal
+    counts and a single object.
     """
     share = np.sum(np.broadcast_to(rates.variance / (rates.own - rates.other) ** 2, counts.shape))
     found = float(np.sum(counts**2 - noise) / (1.0 + share))
     return float(np.clip(found, count**2 / len(counts), count**2))
 
 
-#: Objects that are told apart at most, and additions that it may take: functions times pairs of objects.
+#: Limits of a regression: number of objects, and operations (functions times pairs of objects).
 MAX_OBJECTS, MAX_PAIRS = 4096, 1 << 30
 
-#: Cells of sketches, each with a number for every object, that are held at once.
-CELLS_AT_ONCE = 1 << 22
+#: Cells of sketches times objects in one chunk.
+CELLS_PER_CHUNK = 1 << 22
 
-#: Condition above which a matrix counts as one that has no inverse.
-LARGEST_CONDITION = 1e8
+#: Condition number above which a matrix counts as singular.
+MAX_CONDITION = 1e8
 
 
 class Sketched(FrequencyOracle, Protocol):
@@ -193,23 +197,23 @@ class Sketched(FrequencyOracle, Protocol):
     def m(self) -> int: ...
 
     @property
-    def family(self) -> Tabulated: ...
+    def family(self) -> FunctionFamily: ...
 
     @property
-    def cells(self) -> Cells: ...
+    def cells(self) -> CellMoments: ...
 
     def positions(self, functions: NDArray[np.int64]) -> Buckets: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
-    """The known functions of a mechanism, as a regression needs them."""
+class RegressionDesign:
+    """The design matrix of a regression on the known hash functions of a mechanism."""
 
     mechanism: Sketched
 
     @property
     def affordable(self) -> bool:
-        """Whether a regression takes seconds."""
+        """Whether a regression is feasible within seconds."""
         universe = self.mechanism.universe
         cells = self.mechanism.positions(np.zeros(1, dtype=np.int64)).shape[1]
         size = self.mechanism.family.size * cells
@@ -217,27 +221,27 @@ class Design:
         return small
 
     def bits(self) -> Iterator[tuple[sparse.csr_array, Integers]]:
-        """The cells of objects under some functions at a time: a row for each function and object, and its object."""
+        """Yield chunks of functions: the sparse matrix of cells by (function, object), and the object of each row."""
         size, m, universe = self.mechanism.family.size, self.mechanism.m, self.mechanism.universe
-        at_once = max(1, CELLS_AT_ONCE // (m * universe))
+        at_once = max(1, CELLS_PER_CHUNK // (m * universe))
         for begin in range(0, size, at_once):
             chunk = np.arange(begin, min(begin + at_once, size))
             yield bit_matrix(self.mechanism.positions(chunk), m), np.tile(np.arange(universe), len(chunk))
 
     @cached_property
     def inverse(self) -> Floats | None:
-        """G^-1; None where there is none."""
+        """G^-1; None where G is singular."""
         universe = self.mechanism.universe
         overlap = np.zeros((universe, universe))
         for bits, _ in self.bits():
             own = _by_object(bits, universe)
             common = (own @ own.T).tocoo()
-            # no pair is twice in a product
+            # each pair occurs once in a product
             overlap[common.row, common.col] += common.data
         return inverted(overlap / self.mechanism.family.size)
 
     def estimate(self, tally: Integers, count: int) -> Frequencies:
-        """From support counts (1, universe), or from set bits beside the number of bits, the last two of three rows."""
+        """Return the estimate from support counts (1, universe), or from the last two rows of RAPPOR's tally."""
         check_reports(count)
         assert self.inverse is not None
         cells = self.mechanism.cells
@@ -247,7 +251,7 @@ class Design:
         return Frequencies(reports=count, counts=counts, errors=errors, method=REGRESSION)
 
     def variance(self, counts: Floats) -> Floats:
-        """(universe,) the variances of the estimate at these true counts."""
+        """Return (universe,) the variances of the estimate at these true counts."""
         assert self.inverse is not None
         cells = self.mechanism.cells
         total = float(np.sum(counts)) * cells.variance * np.diag(self.inverse)
@@ -262,7 +266,7 @@ class Design:
 
 
 def _by_object(bits: sparse.csr_array, universe: int) -> sparse.csr_array:
-    """(universe, cells) what each object has under any of the functions, which share no cell."""
+    """Return (universe, cells) the cells of each object under all functions, which have no common cell."""
     coordinates = bits.tocoo()
     return sparse.csr_array(
         (coordinates.data, (coordinates.row % universe, coordinates.col)), (universe, bits.shape[1])
@@ -270,11 +274,11 @@ def _by_object(bits: sparse.csr_array, universe: int) -> sparse.csr_array:
 
 
 def inverted(matrix: Floats) -> Floats | None:
-    """The inverse of a symmetric matrix, positive definite if it has one; None where that is not to be trusted."""
+    """Return the inverse of a positive semidefinite matrix; None where it is singular or ill-conditioned."""
     try:
         factor = linalg.cho_factor(matrix, lower=True)
     except linalg.LinAlgError:
         return None
     inverse = linalg.cho_solve(factor, np.eye(len(matrix)))
     condition = np.abs(matrix).sum(axis=0).max() * np.abs(inverse).sum(axis=0).max()
-    return inverse if condition < LARGEST_CONDITION else None
+    return inverse if condition < MAX_CONDITION else None

@@ -1,8 +1,8 @@
-"""Reports as columns of a file, read, validated and written; and blocks of reports shared among threads.
+"""Files of reports: reading, validation and writing; and the partition of reports among threads.
 
-One row is a report: ``user`` and the columns of the mechanism (`Mechanism.report_columns`). Parquet has bits as bytes;
-CSV, where every value is text, lists the set positions in a column ``ones``. What a kernel relies on is checked here.
-Results do not depend on the number of threads.
+A row is a report: ``user`` and the columns of the mechanism (`Mechanism.report_columns`). Parquet stores bits as bytes;
+CSV lists the set positions in a column ``ones``. Everything that kernels rely on is checked here. Results do not depend
+on the number of threads.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from poolscope.core.tables.reading import BATCH_BYTES
 from poolscope.mechanisms.hashing import sort_by_function
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, ReportColumn, Reports, report_count
 from poolscope.population.universe import Universe
-from poolscope.reports.columns import KINDS
+from poolscope.reports.columns import COLUMN_FORMATS
 
 Columns = Mapping[str, ReportColumn]
 
 USER = "user"
 
 MEMORY_BYTES = 1 << 30
-"""Bytes that work on a file of any size holds, beside one row group of the file; `obfuscate` also holds all users."""
+"""Memory for work on a file of any size, apart from one row group of the file; `obfuscate` also holds all users."""
 
-#: Rows that are worked on at once, at least and at most; more would save nothing.
+#: Minimum and maximum number of rows of a block; larger blocks are not faster.
 MIN_ROWS, MAX_ROWS = 64, 1 << 20
 
-#: What a row takes while it is read and checked, as a multiple of what it takes afterwards.
-READING = 3
+#: Memory of a row while it is read and checked, as a multiple of its size afterwards.
+READING_FACTOR = 3
 
 
 def read_reports(path: str | PathLike[str], mechanism: Mechanism, universe: Universe) -> tuple[pl.Series, Reports]:
-    """All reports of a file: the user of each, as text or integers, and the mechanism's columns."""
-    held = READING * row_bytes(mechanism.report_columns)
+    """Read all reports of a file: the user of each, as strings or integers, and the mechanism's columns."""
+    held = READING_FACTOR * row_bytes(mechanism.report_columns)
     found = list(blocks(open_table(path), mechanism.report_columns, universe, rows=1 << 16, reuse=False, held=held))
     users = pl.concat([users for users, _ in found])
     return users, {name: np.concatenate([reports[name] for _, reports in found]) for name in found[0][1]}
 
 
 def row_bytes(columns: Columns) -> int:
-    """Bytes that a row takes in memory, its user included."""
-    return 16 + sum(KINDS[column.kind].empty(column, 1).nbytes for column in columns.values())
+    """Return the bytes of a row in memory, including its user."""
+    return 16 + sum(COLUMN_FORMATS[column.kind].empty(column, 1).nbytes for column in columns.values())
 
 
 def rows_within(max_bytes: float, row: int) -> int:
-    """Rows that are worked on at once, of so many bytes each and some for their order."""
+    """Return the number of rows of a block, given the bytes of a row; 48 more bytes are for the order of rows."""
     return max(MIN_ROWS, min(MAX_ROWS, int(max_bytes) // (row + 48)))
 
 
 class Batches(Protocol):
-    """A table, or some rows of one, that is read in batches."""
+    """A table, or a range of its rows, that is read in batches."""
 
     @property
     def text(self) -> bool: ...
@@ -76,24 +76,23 @@ def blocks(
     reuse: bool = True,
     held: int = 0,
 ) -> Iterator[tuple[pl.Series, Reports]]:
-    """Users and checked columns of a file, so many rows at a time.
+    """Yield users and checked columns of a file in blocks of `rows` rows.
 
-    What is tabulated for a hash function serves all of its reports in a block, so blocks are larger than the batches in
-    which a file is read (`max_bytes`). With `reuse`, a block's arrays are those of the block before; without, the
-    caller may keep them: `held` bytes of each row.
+    Blocks are larger than the batches of a file (`max_bytes`), as each hash function is tabulated once per block. With
+    `reuse`, a block overwrites the arrays of the previous block. Without, the caller may keep them, `held` bytes a row.
     """
     users: list[pl.Series] = []
     workspace, filled, dtype = workspace_for(columns, rows), 0, None
-    called = (USER, *in_file(columns, text=source.text))
-    for batch in source.batches(called, max_bytes=max_bytes, row_bytes=READING * row_bytes(columns), held=held):
+    names = (USER, *in_file(columns, text=source.text))
+    for batch in source.batches(names, max_bytes=max_bytes, row_bytes=READING_FACTOR * row_bytes(columns), held=held):
         who, decoded = users_of(batch, dtype), decode(batch, columns, universe)
         dtype, taken = who.dtype, 0
         while taken < len(who):
-            some = min(len(who) - taken, rows - filled)
+            count = min(len(who) - taken, rows - filled)
             for name in columns:
-                workspace[name][filled : filled + some] = decoded[name][taken : taken + some]
-            users.append(who[taken : taken + some])
-            taken, filled = taken + some, filled + some
+                workspace[name][filled : filled + count] = decoded[name][taken : taken + count]
+            users.append(who[taken : taken + count])
+            taken, filled = taken + count, filled + count
             if filled == rows:
                 yield pl.concat(users), workspace
                 users, filled = [], 0
@@ -103,42 +102,45 @@ def blocks(
 
 
 def in_file(columns: Columns, *, text: bool) -> dict[str, tuple[str, ReportColumn]]:
-    """The columns as a file calls them, each with its own name and what it holds."""
-    return {KINDS[column.kind].called(name, text): (name, column) for name, column in columns.items()}
+    """Return the columns by their names in a file, each with its name in the mechanism and its description."""
+    return {COLUMN_FORMATS[column.kind].name_in_file(name, text): (name, column) for name, column in columns.items()}
 
 
 def numeric_columns(columns: Columns) -> list[str]:
-    """The columns of CSV that hold numbers, be they lists of them, and no names."""
+    """Return the CSV columns of numbers or lists of numbers, as opposed to names."""
     return [called for called, (_, column) in in_file(columns, text=True).items() if column.kind != "object"]
 
 
 def decode(batch: Batch, columns: Columns, universe: Universe) -> dict[str, NDArray[Any]]:
-    """The columns of a batch, each checked."""
+    """Return the checked columns of a batch."""
     wanted = in_file(columns, text=batch.text)
-    return {name: KINDS[column.kind].read(batch, called, column, universe) for called, (name, column) in wanted.items()}
+    return {
+        name: COLUMN_FORMATS[column.kind].read(batch, called, column, universe)
+        for called, (name, column) in wanted.items()
+    }
 
 
 def users_of(batch: Batch, dtype: pl.DataType | None = None) -> pl.Series:
-    """The column of users, texts or integers, none of them missing; of the given type where there were some before."""
+    """Return the column of users, strings or integers, none missing; of the given type, that of earlier files."""
     users = batch.names(USER)
     if dtype is not None and users.dtype != dtype:
-        raise batch.mistyped(USER, f"{dtype} as in the files before")
+        raise batch.mistyped(USER, f"{dtype} as in the earlier files")
     return users
 
 
 def report_frame(
     users: pl.Series, reports: Reports, columns: Columns, universe: Universe, *, text: bool
 ) -> pl.DataFrame:
-    """Reports as the rows of a file."""
+    """Return reports as the rows of a file."""
     frame = {USER: users.rename(USER)}
     for called, (name, column) in in_file(columns, text=text).items():
-        frame[called] = KINDS[column.kind].written(reports[name], column, universe, text)
+        frame[called] = COLUMN_FORMATS[column.kind].written(reports[name], column, universe, text)
     return pl.DataFrame(frame)
 
 
 def workspace_for(columns: Columns, rows: int) -> dict[str, NDArray[Any]]:
-    """Columns for so many reports, of the types that a file's have."""
-    return {name: KINDS[column.kind].empty(column, rows) for name, column in columns.items()}
+    """Return uninitialized columns for `rows` reports."""
+    return {name: COLUMN_FORMATS[column.kind].empty(column, rows) for name, column in columns.items()}
 
 
 def sent_masses(
@@ -147,60 +149,62 @@ def sent_masses(
     keys: Keys,
     view: PoolWeights,
     threads: Map,
-    parts: int,
+    partitions: int,
     tick: Tick | None = None,
 ) -> Floats:
-    """`mechanism.sent_masses` of all objects, in so many parts; `tick` is told reports as they are made."""
+    """Return `mechanism.sent_masses` of all objects, computed in partitions; `tick` receives the reports done."""
     out = np.empty((len(keys), view.width))
 
-    def part(rows: Integers) -> int:
+    def fill(rows: Integers) -> int:
         mechanism.sent_masses(objects[rows], keys[rows], view, rows, out)
         return len(rows)
 
-    for count in threads(part, shares(mechanism, mechanism.shared_by(keys), len(keys), parts)):
+    for count in threads(fill, partition_rows(mechanism, mechanism.shared_by(keys), len(keys), partitions)):
         if tick:
             tick(count)
     return out
 
 
 def masses(mechanism: Mechanism, reports: Reports, view: PoolWeights, engine: Engine) -> Floats:
-    """The popularity mass of each report's support, (reports, width)."""
+    """Return (reports, width) the popularity mass of each report's support."""
     out = np.empty((report_count(reports), view.width))
 
-    def part(rows: Integers) -> None:
-        out[rows] = mechanism.mass(some(reports, rows), view)
+    def fill(rows: Integers) -> None:
+        out[rows] = mechanism.mass(select_rows(reports, rows), view)
 
-    for _ in engine.map(part, shares_of(mechanism, reports, engine.threads)):
+    for _ in engine.map(fill, partition_reports(mechanism, reports, engine.threads)):
         pass
     return out
 
 
-def shares(mechanism: Mechanism, shared_by: NDArray[np.integer] | None, count: int, parts: int) -> Iterator[Integers]:
-    """The rows of each part, about as many.
+def partition_rows(
+    mechanism: Mechanism, shared_by: NDArray[np.integer] | None, count: int, partitions: int
+) -> Iterator[Integers]:
+    """Yield the rows of each partition, of about equal size.
 
-    What is tabulated, for a hash function say, serves all reports that are looked up in it, so they stay together,
-    unless there are fewer functions than parts.
+    Reports of one hash function stay together, as the function is tabulated once for all of them, unless there are
+    fewer functions than partitions.
     """
-    order, cuts = np.arange(count), np.linspace(0, count, parts + 1).astype(np.int64)
+    order, cuts = np.arange(count), np.linspace(0, count, partitions + 1).astype(np.int64)
     column = mechanism.shared_column
     if column is not None and shared_by is not None:
         functions = mechanism.report_columns[column].size
         starts, order = sort_by_function(shared_by, functions, column)
-        if functions >= parts:
+        if functions >= partitions:
             cuts = starts[np.searchsorted(starts, cuts)]
     for begin, end in pairwise(cuts):
         if end > begin:
             yield order[begin:end]
 
 
-def shares_of(mechanism: Mechanism, reports: Reports, parts: int) -> Iterator[Integers]:
-    """The rows of each part of these reports, by the table that the mechanism says each is looked up in."""
+def partition_reports(mechanism: Mechanism, reports: Reports, partitions: int) -> Iterator[Integers]:
+    """Yield the rows of each partition of these reports, by the mechanism's shared column."""
     column = mechanism.shared_column
-    return shares(mechanism, None if column is None else reports[column], report_count(reports), parts)
+    return partition_rows(mechanism, None if column is None else reports[column], report_count(reports), partitions)
 
 
-def some(reports: Reports, rows: Integers) -> Reports:
-    """The reports of these rows; all of them in order are not copied."""
+def select_rows(reports: Reports, rows: Integers) -> Reports:
+    """Return the reports of these rows; without a copy where these are all rows in order."""
     if np.array_equal(rows, np.arange(report_count(reports))):
         return reports
     return {name: column[rows] for name, column in reports.items()}

@@ -1,4 +1,4 @@
-"""From reports to the popularity that the curator, or a curious one, learns: which estimator, and how it is fed."""
+"""Frequency estimation from reports: choice of the estimator, simulation, and accumulation over blocks."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ from poolscope.mechanisms.protocols import (
     FrequencyOracle,
     Mechanism,
     Reports,
-    countable,
-    is_countable,
-    is_stated,
+    has_likelihood,
+    is_frequency_oracle,
     report_count,
+    require_frequency_oracle,
 )
-from poolscope.mechanisms.pure import drawn, numbered
-from poolscope.mechanisms.sketch import Hashed
+from poolscope.mechanisms.pure import draw_object_counts, report_chunks
+from poolscope.mechanisms.sketch import HashedMechanism
 from poolscope.population.popularity import project_to_simplex
-from poolscope.reports.channel import Inverse, Ridge
+from poolscope.reports.channel import LeastSquaresEstimator, RidgeEstimator
 from poolscope.reports.estimators import (
     IBU,
     LINEAR,
     METHODS,
     REGRESSION,
     RIDGE,
-    Design,
     Estimator,
     Frequencies,
-    Tallied,
+    RegressionDesign,
+    TallyEstimator,
     check_reports,
     unbiased,
     variance_of_linear,
 )
-from poolscope.reports.files import shares_of, some
-from poolscope.reports.ibu import Mixture
+from poolscope.reports.files import partition_reports, select_rows
+from poolscope.reports.ibu import IBUEstimator
 
-#: Share of the linear estimate's variance that collisions must have for a regression to be worth its time.
-NOTABLE = 0.05
+#: Minimum share of collisions in the variance of the linear estimate for which a regression is considered.
+MIN_COLLISION_SHARE = 0.05
 
-#: Reports above which sums over them are taken as normal, in draws beside the first.
+#: Number of reports above which further draws of the estimate use the normal approximation.
 MANY_REPORTS = 5_000
 
 
 def frequencies(mechanism: Mechanism, reports: Reports, method: str | None = None) -> Frequencies:
-    """Frequency estimate from reports.
+    """Estimate frequencies from reports.
 
     Parameters
     ----------
-    method : "linear", from p* and q*; "regression", least squares on the known hash functions, or through a channel;
-        "ridge", through a channel that need not have an inverse; "ibu", the popularity that makes the reports most
-        likely. Where absent, the linear one or, where collisions are a notable part of its error, the regression if its
-        error is smaller; through a channel the regression, or ibu where it has no inverse. A mechanism without p* and
-        q* whose reports are few is a channel; of others there is ibu.
+    method : "linear", from p* and q*; "regression", least squares on the known hash functions or through a channel;
+        "ridge", through a channel without an inverse; "ibu", maximum likelihood by the iterative Bayesian update. By
+        default: the linear estimate, or the regression where collisions matter and its error is smaller. Through a
+        channel: the regression, or ibu where the channel has no inverse. A mechanism without p* and q* is treated as a
+        channel if its output space is small; otherwise ibu is used.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def simulate_frequencies(
     threads: Map = map,
     method: str | None = None,
 ) -> Frequencies:
-    """The estimate from so many reports on objects drawn from the popularity."""
+    """Simulate the estimate from `count` reports on objects drawn from the popularity."""
     found = estimator(mechanism, method)
     return found.estimate(found.simulate(popularity, count, key, threads), count)
 
@@ -89,13 +89,13 @@ def simulate_frequencies(
 def frequencies_of_objects(
     mechanism: Mechanism, objects: Objects, key: np.uint64, threads: Map = map, method: str | None = None
 ) -> Frequencies:
-    """The estimate from one report on each of these objects: obfuscated one by one, in parts."""
+    """Simulate the estimate from one report on each of these objects, in chunks."""
     found = estimator(mechanism, method)
 
-    def part(numbers: Integers) -> Any:
+    def count_chunk(numbers: Integers) -> Any:
         return found.count(mechanism.report(objects[numbers], children(key, numbers)))
 
-    return found.estimate(found.join(threads(part, numbered(len(objects)))), len(objects))
+    return found.estimate(found.join(threads(count_chunk, report_chunks(len(objects)))), len(objects))
 
 
 def further_popularities(
@@ -106,24 +106,24 @@ def further_popularities(
     threads: Map = map,
     method: str | None = None,
 ) -> list[Floats]:
-    r"""Popularities that other draws of as many reports would give, one for each key.
+    r"""Return estimated popularities from further draws of `count` reports, one for each key.
 
-    Few reports are simulated, as `simulate_frequencies` does. For many (`MANY_REPORTS`) the closed distribution is
-    enough: the true counts are multinomial, and each estimate is normal around them with the estimator's variance.
-    Covariances between the errors of two objects are left out. Where they are the same for all pairs, as in the linear
-    estimate of a mechanism that treats objects alike, they shift all counts, and the projection takes a shift away.
+    Up to `MANY_REPORTS` reports are simulated as in `simulate_frequencies`. For more, the true counts are multinomial,
+    and each estimate is normal around them with the estimator's variance. Covariances between the errors of two objects
+    are omitted. Where they are equal for all pairs, as in the linear estimate of a symmetric mechanism, they only shift
+    all counts, and the projection removes a common shift.
     """
     found = estimator(mechanism, method)
     if count <= MANY_REPORTS or found.expected(count * np.asarray(popularity) / np.sum(popularity)) is None:
         return [simulate_frequencies(mechanism, popularity, count, key, threads, method).popularity for key in keys]
-    counts = (drawn(popularity, count, key) for key in keys)
+    counts = (draw_object_counts(popularity, count, key) for key in keys)
     return [_noisy(found, own, rng) for rng, own in counts]
 
 
 def further_popularities_of_objects(
     mechanism: Mechanism, objects: Objects, keys: Keys, threads: Map = map, method: str | None = None
 ) -> list[Floats]:
-    """The same for other reports on the same objects, one on each."""
+    """Return estimated popularities from further reports on the same objects, one for each key."""
     found, counts = estimator(mechanism, method), np.bincount(objects, minlength=mechanism.universe)
     if len(objects) <= MANY_REPORTS or found.expected(counts.astype(np.float64)) is None:
         return [frequencies_of_objects(mechanism, objects, key, threads, method).popularity for key in keys]
@@ -138,59 +138,59 @@ def _noisy(found: Estimator, counts: Integers, rng: np.random.Generator) -> Floa
 
 
 def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
-    """The estimator of this name, or the one that suits the mechanism."""
+    """Return the estimator of this name, or the default for the mechanism."""
     if method not in (None, *METHODS):
         raise InputError(f"must be one of {', '.join(METHODS)}", value=method, place="method")
     if method == IBU:
-        return Mixture(mechanism)
+        return IBUEstimator(mechanism)
     return _suited(mechanism, channel_of(mechanism), method)
 
 
 def closed_estimator(mechanism: Mechanism) -> Estimator | None:
-    """The estimator that suits a mechanism, if there is one that need not hold what reports are likely of."""
-    # a channel that has to be worked out takes long: once
+    """Return the default estimator of a mechanism unless it is ibu, which stores all likelihoods; then None."""
+    # once, as enumerating the output space is slow
     channel = channel_of(mechanism)
-    return None if channel is None and not is_countable(mechanism) else _suited(mechanism, channel, None)
+    return None if channel is None and not is_frequency_oracle(mechanism) else _suited(mechanism, channel, None)
 
 
 def _suited(mechanism: Mechanism, channel: Channel | None, method: str | None) -> Estimator:
     if channel is not None:
-        return _through(channel, method) or Mixture(mechanism)
+        return _through(channel, method) or IBUEstimator(mechanism)
     if method == RIDGE:
-        rule, remedy = "ridge must have a channel, or few reports", "take linear or ibu"
+        rule, remedy = "ridge requires a channel or a small output space", "use linear or ibu"
         raise InputError(rule, value=type(mechanism).__name__, place="method", remedy=remedy)
-    if method is None and not is_countable(mechanism) and is_stated(mechanism):
-        return Mixture(mechanism)
-    counts = Counts(countable(mechanism), method)
+    if method is None and not is_frequency_oracle(mechanism) and has_likelihood(mechanism):
+        return IBUEstimator(mechanism)
+    counts = SupportEstimator(require_frequency_oracle(mechanism), method)
     if method == REGRESSION and (counts.design is None or counts.design.inverse is None):
-        rule = "regression must have hash functions few enough, and buckets enough to tell all objects apart"
-        raise InputError(rule, value=type(mechanism).__name__, place="method", remedy="take linear or ibu")
+        rule = "regression requires few hash functions, and enough buckets to distinguish all objects"
+        raise InputError(rule, value=type(mechanism).__name__, place="method", remedy="use linear or ibu")
     return counts
 
 
 def channel_of(mechanism: Mechanism) -> Channel | None:
-    """The channel that is estimated through: the mechanism itself, or one that states nothing but its few reports."""
+    """Return the mechanism as a channel: itself, or if it has likelihoods only and a small output space; else None."""
     if isinstance(mechanism, Channel):
         return mechanism
-    return as_channel(mechanism) if not is_countable(mechanism) and is_stated(mechanism) else None
+    return as_channel(mechanism) if not is_frequency_oracle(mechanism) and has_likelihood(mechanism) else None
 
 
 def _through(channel: Channel, method: str | None) -> Estimator | None:
-    """The estimator through a channel; None where it has no inverse and nobody says what then."""
+    """Return the estimator through a channel; None where it has no inverse and no method is given."""
     if method == RIDGE:
-        return Ridge(channel)
+        return RidgeEstimator(channel)
     if method == LINEAR:
-        rule = "a channel must be estimated by regression, ridge or ibu"
+        rule = "a channel requires regression, ridge or ibu"
         raise InputError(rule, value=method, place="method")
-    inverse = Inverse(channel)
+    inverse = LeastSquaresEstimator(channel)
     if method == REGRESSION and inverse.first is None:
-        rule = "regression must have a channel that tells all objects apart"
-        raise InputError(rule, value=channel.matrix.shape, place="method", remedy="take ridge or ibu")
+        rule = "regression requires a channel that distinguishes all objects"
+        raise InputError(rule, value=channel.matrix.shape, place="method", remedy="use ridge or ibu")
     return None if inverse.first is None else inverse
 
 
-class Counting:
-    """What an estimate needs to know of reports, counted block after block."""
+class FrequencyCounter:
+    """Accumulate the statistics of an estimate over blocks of reports."""
 
     def __init__(self, mechanism: Mechanism, engine: Engine, method: str | None = None) -> None:
         self._mechanism, self._engine = mechanism, engine
@@ -199,36 +199,36 @@ class Counting:
         self.reports = 0
 
     def add(self, reports: Reports) -> None:
-        """Count a block."""
-        rows = shares_of(self._mechanism, reports, self._engine.threads)
-        for counted in self._engine.map(lambda own: self._estimator.count(some(reports, own)), rows):
+        """Add a block of reports."""
+        rows = partition_reports(self._mechanism, reports, self._engine.threads)
+        for counted in self._engine.map(lambda own: self._estimator.count(select_rows(reports, own)), rows):
             self.join(counted, 0)
         self.reports += report_count(reports)
 
     def join(self, counted: Any, reports: int) -> None:
-        """Add what others have counted in so many reports."""
+        """Add statistics of `reports` reports that were counted elsewhere."""
         if counted is not None:
             self.counted = counted if self.counted is None else self._estimator.join([self.counted, counted])
         self.reports += reports
 
     def estimate(self) -> Frequencies:
-        """What the curator learns from them."""
+        """Return the estimate from all reports added so far."""
         check_reports(self.reports)
         return self._estimator.estimate(self.counted, self.reports)
 
 
 @dataclass(frozen=True, eq=False)
-class Counts(Tallied[FrequencyOracle]):
-    """The estimators from support counts, and from bits where a mechanism counts these as well (`tally`)."""
+class SupportEstimator(TallyEstimator[FrequencyOracle]):
+    """Linear estimate or regression from support counts, and from set bits where `tally` has them."""
 
     method: str | None = None
 
     @cached_property
-    def design(self) -> Design | None:
-        """For a regression, where there are hash functions and not too many."""
-        if not isinstance(self.mechanism, Hashed):
+    def design(self) -> RegressionDesign | None:
+        """The design of a regression; None without hash functions, or where it is not feasible."""
+        if not isinstance(self.mechanism, HashedMechanism):
             return None
-        design = Design(self.mechanism)  # type: ignore[arg-type]
+        design = RegressionDesign(self.mechanism)  # type: ignore[arg-type]
         return design if design.affordable else None
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
@@ -236,7 +236,7 @@ class Counts(Tallied[FrequencyOracle]):
             assert self.design is not None
             return self.design.estimate(counted, reports)
         linear = unbiased(self.mechanism, counted[0], reports)
-        if self.method == LINEAR or not self._worth(linear.popularity * reports):
+        if self.method == LINEAR or not self._prefers_regression(linear.popularity * reports):
             return linear
         assert self.design is not None
         regression = self.design.estimate(counted, reports)
@@ -244,17 +244,17 @@ class Counts(Tallied[FrequencyOracle]):
 
     def expected(self, counts: Floats) -> Floats:
         noise, collisions = variance_of_linear(self.mechanism, counts)
-        if self.method != REGRESSION and (self.method == LINEAR or not self._worth(counts)):
+        if self.method != REGRESSION and (self.method == LINEAR or not self._prefers_regression(counts)):
             return noise + collisions
         assert self.design is not None
         regression = self.design.variance(counts)
         return min(noise + collisions, regression, key=np.mean) if self.method is None else regression
 
-    def _worth(self, counts: Floats) -> bool:
-        """Whether collisions matter at these counts, and a regression can tell them apart."""
+    def _prefers_regression(self, counts: Floats) -> bool:
+        """Return whether collisions matter at these counts, and a regression can resolve them."""
         noise, collisions = variance_of_linear(self.mechanism, counts)
-        notable = np.mean(collisions) > NOTABLE * np.mean(noise + collisions)
-        return bool(notable and self.design is not None and self.design.inverse is not None)
+        matters = np.mean(collisions) > MIN_COLLISION_SHARE * np.mean(noise + collisions)
+        return bool(matters and self.design is not None and self.design.inverse is not None)
 
 
 def _mean_squared(found: Frequencies) -> float:

@@ -1,24 +1,26 @@
-r"""The iterative Bayesian update: the popularity under which the reports are most likely.
+r"""The iterative Bayesian update (IBU): the maximum-likelihood estimate of the popularity.
 
-Reports are a mixture of what objects send. With l(t, z) the likelihood of report t from object z, up to a factor of t,
+Reports are a mixture of the reports of all objects. Let l(t, z) be the likelihood of report
+t from object z, up to a factor of t. Then
 
 .. math:: \ell(f) = \sum_t \log \sum_z f(z) \, l(t, z), \qquad
           f'(z) = f(z) \, g(z), \quad g(z) = \frac1N \sum_t \frac{l(t, z)}{\sum_w f(w) \, l(t, w)}
 
-f' is the mean over reports of the posterior of the object with f as prior: the EM algorithm, which never makes the
-likelihood smaller. It starts at the uniform popularity. Two updates tell where the next ones lead, and a leap in that
-direction is taken where it does not lower the likelihood (squared extrapolation).
+f' is the mean over reports of the posterior of the object with f as prior. This is the EM algorithm, which never
+decreases the likelihood. It starts at the uniform popularity. Two updates give a direction, and an extrapolated step is
+taken where it does not decrease the likelihood (SQUAREM).
 
-**Where it stops.** The log-likelihood is concave, and N g its gradient, hence for every popularity
+**Stopping rule.** The log-likelihood is concave, and N g its gradient, hence for every popularity
 
 .. math:: \ell(f^*) - \ell(f) \le N (\max_z g(z) - 1)
 
-The updates end when this gap is below `GAP`, or after `MAX_UPDATES`. An object off by a standard error costs 1/2.
+The updates stop when this gap is below `GAP`, or after `MAX_UPDATES`. A deviation of one standard error in one object
+costs 1/2.
 
-Reports that are the same are weighed, not repeated. All likelihoods are held, one for each distinct report and object.
+Equal reports are weighted, not repeated. One likelihood is stored for each distinct report and object.
 
-The errors are of the maximum without the bounds f >= 0: counts c, near which the information is A, have the covariance
-A^-1 - diag(c), as in a regression (`inverse`); infinite where objects cannot be told apart.
+The standard errors ignore the bounds f >= 0: with the information matrix A at the counts c, the covariance is A^-1 -
+diag(c), as in a regression; infinite where objects are indistinguishable.
 
 References
 ----------
@@ -38,34 +40,34 @@ import numpy as np
 from poolscope.core.arrays import Floats, Integers, Map
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.protocols import Mechanism, Reports, distinct, report_count, stated
-from poolscope.mechanisms.pure import one_by_one, tabulated
+from poolscope.mechanisms.protocols import Mechanism, Reports, distinct, report_count, require_likelihood
+from poolscope.mechanisms.pure import simulate_reports, tabulate_over_reports
 from poolscope.reports.estimators import IBU, Frequencies, check_reports, inverted
 
-#: How far from the maximum the log-likelihood may stay, and how often the popularity is updated at most.
+#: Distance to the maximum of the log-likelihood at which updates stop, and the maximum number of updates.
 GAP, MAX_UPDATES = 0.5, 2000
 
-#: Likelihoods that are held: half a GiB.
+#: Maximum number of stored likelihoods: half a GiB.
 MAX_CELLS = 1 << 26
 
 
 class Repeated(NamedTuple):
-    """Distinct reports, and how often each was sent."""
+    """Distinct reports, and the multiplicity of each."""
 
     reports: Reports
     times: Integers
 
     @classmethod
     def of(cls, reports: Reports, times: Integers) -> Repeated:
-        """Reports, each sent so many times, taken together where they are the same."""
+        """Merge equal reports and sum their multiplicities."""
         first, which = distinct(reports)
         summed = np.bincount(which, weights=times, minlength=len(first)).astype(np.int64)
         return cls({name: column[first] for name, column in reports.items()}, summed)
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
-    """The estimator of any mechanism whose likelihoods are known."""
+class IBUEstimator:
+    """The IBU estimator, for any mechanism with likelihoods."""
 
     mechanism: Mechanism
 
@@ -78,20 +80,22 @@ class Mixture:
         return self._checked(Repeated.of(reports, np.concatenate([part.times for part in parts])))
 
     def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Repeated:
-        """By the law of a channel, else one by one."""
+        """Draw the histogram of a channel, or simulate single reports."""
         if isinstance(self.mechanism, Channel):
             times = self.mechanism.simulate_tally(popularity, count, key, threads)
             return Repeated({"report": np.flatnonzero(times)}, times[times > 0])
-        return one_by_one(self.mechanism, self.count, self.join, popularity, count, key, threads)
+        return simulate_reports(self.mechanism, self.count, self.join, popularity, count, key, threads)
 
     def estimate(self, counted: Repeated, reports: int) -> Frequencies:
         check_reports(reports)
-        likelihood = tabulated(stated(self.mechanism).likelihood, counted.reports, self.mechanism.universe)
+        likelihood = tabulate_over_reports(
+            require_likelihood(self.mechanism).likelihood, counted.reports, self.mechanism.universe
+        )
         possible = likelihood.max(axis=1) > 0
         likelihood, times = likelihood[possible], counted.times[possible].astype(np.float64)
         counts = reports * max_likely(likelihood, times)
-        weighed = likelihood * (np.sqrt(times) / (likelihood @ counts))[:, None]
-        inverse = inverted(weighed.T @ weighed)
+        weighted = likelihood * (np.sqrt(times) / (likelihood @ counts))[:, None]
+        inverse = inverted(weighted.T @ weighted)
         variance = np.full(len(counts), np.inf) if inverse is None else np.maximum(np.diag(inverse) - counts, 0.0)
         return Frequencies(reports=reports, counts=counts, errors=np.sqrt(variance), method=IBU)
 
@@ -101,17 +105,17 @@ class Mixture:
     def _checked(self, counted: Repeated) -> Repeated:
         cells = len(counted.times) * self.mechanism.universe
         if cells > MAX_CELLS:
-            rule = f"ibu must hold at most {MAX_CELLS} likelihoods (distinct reports times objects)"
-            raise InputError(rule, value=cells, remedy="take fewer reports, or the method linear")
+            rule = f"ibu must have at most {MAX_CELLS} likelihoods (distinct reports times objects)"
+            raise InputError(rule, value=cells, remedy="use fewer reports, or the method linear")
         return counted
 
 
 def max_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: int = MAX_UPDATES) -> Floats:
-    """The popularity (objects,) that maximizes sum_t times(t) log sum_z f(z) likelihood(t, z)."""
+    """Return the popularity (objects,) that maximizes sum_t times(t) log sum_z f(z) likelihood(t, z)."""
     count = times.sum()
 
     def mixed(f: Floats) -> tuple[Floats, float]:
-        """g and l at a popularity."""
+        """Return g and the log-likelihood at a popularity."""
         mixture = likelihood @ f
         return likelihood.T @ (times / mixture) / count, float(times @ np.log(mixture))
 
@@ -121,20 +125,20 @@ def max_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: int
     while count * (g.max() - 1.0) > gap and done < updates:
         once = f * g
         twice = once * mixed(once)[0]
-        leapt = _leap(f, once, twice)
-        g, new = mixed(leapt)
+        step = _extrapolated(f, once, twice)
+        g, new = mixed(step)
         done += 2
         if new < value:
-            leapt = twice
-            g, new = mixed(leapt)
+            step = twice
+            g, new = mixed(step)
             done += 1
-        f, value = leapt, new
+        f, value = step, new
     normalized: Floats = f / f.sum()
     return normalized
 
 
-def _leap(f: Floats, once: Floats, twice: Floats) -> Floats:
-    """As far along the path of two updates as their lengths suggest; nobody's popularity leaps to zero."""
+def _extrapolated(f: Floats, once: Floats, twice: Floats) -> Floats:
+    """Return the SQUAREM extrapolation of two updates; every popularity stays positive."""
     step, bend = once - f, twice - 2.0 * once + f
     size = float(np.linalg.norm(bend))
     length = max(1.0, float(np.linalg.norm(step)) / size) if size > 0 else 1.0
@@ -145,12 +149,12 @@ def _leap(f: Floats, once: Floats, twice: Floats) -> Floats:
 
 
 def lack_of_fit(matrix: Floats, seen: Integers) -> float:
-    r"""By how much a channel's most likely popularity explains a histogram less well than the histogram itself.
+    r"""Return the likelihood-ratio statistic (G-test) of a histogram against a channel with any popularity.
 
     .. math:: 2 \sum_y h(y) \log \frac{h(y)}{N \sum_z f(z) M(z, y)}
 
-    less what the updates may have left, so that the true popularity has no less. If the channel has made the reports,
-    it is at most a chi-square number of as many degrees as there are reports but one, where these are many.
+    at the fitted popularity, minus twice the remaining gap of the fit. For many reports of the channel, it is bounded
+    by a chi-square variable with one degree of freedom less than there are possible reports.
     """
     sent = seen > 0
     likelihood, times = matrix[:, sent].T, seen[sent].astype(np.float64)

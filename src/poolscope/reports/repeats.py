@@ -1,23 +1,23 @@
-r"""Equal reports of one user, beside what devices with and without memoization send.
+r"""Equal reports of one user, compared with what devices with and without memoization send.
 
-Of a user's pairs of reports a share x is equal. A fresh device draws every report by itself, so that two reports of
-objects z and z' are equal with probability :math:`\sum_y P(y|z) P(y|z') \le \max_z \sum_y P(y|z)^2`: no behavior makes
-more equal pairs than picking one object all the time. A device that memoizes sends equal reports for equal objects:
-whatever a user prefers, x is at least :math:`1 / \sum_i 1 / \sum_z \varphi_i(z)^2` with a popularity :math:`\varphi_i`
-within pool i, and at least one over the number of objects without.
+Let x be the share of equal pairs among a user's pairs of reports. A fresh device draws every report independently, so
+that two reports of objects z and z' are equal with probability :math:`\sum_y P(y|z) P(y|z') \le \max_z \sum_y
+P(y|z)^2`: no behavior makes more equal pairs than always picking the same object. A memoizing device sends equal
+reports for equal objects: whatever a user prefers, x is at least :math:`1 / \sum_i 1 / \sum_z \varphi_i(z)^2` with a
+popularity :math:`\varphi_i` within pool i, and at least 1 / (number of objects) for an unknown popularity.
 
-**Bounds without approximation.** The pairs of n reports are rounds of n / 2 pairs that have no report in common. By
-Hoeffding's argument for U-statistics, the mean over all pairs has the tails of one round: with M the pairs of one round
-of all users, :math:`\Pr[x \ge a] \le \exp(-M \, \mathrm{KL}(a, c))` for a probability c of equal pairs, and the same
-below. Where a mechanism has few reports, equal ones are common in any case. Then the number of reports that repeat an
-earlier one is compared as well, which one object makes largest too (by Hölder's inequality), and which one report
-changes by one at most (McDiarmid's inequality). What a fresh device makes is simulated.
+**Exact bounds.** The pairs of n reports can be arranged in rounds of n / 2 disjoint pairs. By Hoeffding's argument for
+U-statistics, the mean over all pairs has the tails of one round: with M the pairs of one round of all users,
+:math:`\Pr[x \ge a] \le \exp(-M \, \mathrm{KL}(a, c))` for a probability c of equal pairs, and the same below. With a
+small output space, equal reports are common in any case. Then the number of reports that repeat an earlier one is
+compared as well. It is largest for a single object (by Hölder's inequality), and one report changes it by at most 1
+(McDiarmid's inequality). Its expectation for a fresh device is simulated.
 
-**Duplicate rows.** Rows that were delivered k times make all numbers of equal reports multiples of k. Some rows
-delivered twice make pairs, and no triples, though devices that memoize would send some: of as many equal pairs
-at least :math:`x^2` of the triples are equal.
+**Duplicate rows.** If all rows were delivered k times, all multiplicities are multiples of k. If some rows were
+delivered twice, there are pairs but no triples, whereas memoization with as many equal pairs makes at least a share
+:math:`x^2` of equal triples.
 
-The bounds hold for objects that a user picks independently of the previous ones.
+The bounds assume that a user picks objects independently.
 """
 
 from __future__ import annotations
@@ -36,31 +36,35 @@ from poolscope.mechanisms.grr import GRR
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 from poolscope.reports.frequencies import channel_of
 
-#: Reports of a user that are looked at; and those that are simulated of each of some objects, more where equal pairs
-#: are more likely than this, as they are of mechanisms with few different reports.
-MAX_REPORTS, MADE, MORE, OBJECTS, LIKELY = 1 << 10, 1 << 12, 1 << 16, 4, 1e-3
+#: Reports of a user that are checked; simulated reports per object; the same where equal pairs are common; number
+#: of simulated objects; and the probability from which on equal pairs are common.
+MAX_REPORTS, SIMULATED, SIMULATED_IF_COMMON, OBJECTS, COMMON = 1 << 10, 1 << 12, 1 << 16, 4, 1e-3
 
-#: Reports that are simulated at once: they may be wide, and only their hashes are needed.
+#: Reports in one chunk of the simulation: they may be wide, and only their hashes are kept.
 BATCH = 1 << 9
 
-#: How many standard errors, and how many equal pairs, a simulated probability is raised by.
-DEVIATIONS, UNSEEN = 5.0, 5.0
+#: Standard errors, and equal pairs, that are added to a simulated probability.
+DEVIATIONS, EXTRA_PAIRS = 5.0, 5.0
 
-#: Duplicate rows: how many equal reports are needed, of users with at least some distinct ones; the share that must be
-#: multiples; the largest multiple; and how many triples must be expected, and the share of these that may be there.
+#: Duplicate rows: minimum number of groups of equal reports, of users with a minimum number of distinct reports; the
+#: share of groups whose size must be a multiple; the largest multiple.
 MIN_GROUPS, MIN_DISTINCT, MULTIPLES, MAX_COPIES = 30, 3, 0.98, 5
-MIN_TRIPLES, FEW_TRIPLES = 15.0, 0.05
 
-#: Share of the copies that must stand directly below the original to be called consecutive.
+#: Minimum number of expected triples, and the share of them up to which copies are duplicate rows.
+MIN_TRIPLES, MAX_TRIPLE_SHARE = 15.0, 0.05
+
+#: Share of the copies that must follow the original directly to be called consecutive.
 CONSECUTIVE = 0.9
 
 
-class Equal(NamedTuple):
-    """Equal reports of users.
+class EqualReports(NamedTuple):
+    """Groups of equal reports of the same user.
 
-    sizes, owners : (groups,) how many reports are equal, and whose they are.
-    lengths : (users,) reports of each.
-    consecutive : how many reports stand directly below an equal one of their user in the file.
+    Parameters
+    ----------
+    sizes, owners : (groups,) size of each group, and its user.
+    lengths : (users,) number of reports of each user.
+    consecutive : number of reports that directly follow an equal one of their user in the file.
     """
 
     sizes: Integers
@@ -70,7 +74,7 @@ class Equal(NamedTuple):
 
     @property
     def rounds(self) -> Integers:
-        """(users,) pairs of each user that have no report in common."""
+        """(users,) the number of disjoint pairs of each user."""
         return self.lengths // 2
 
     @property
@@ -82,40 +86,40 @@ class Equal(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The mean of these over the pairs of one round."""
+        """The mean share, weighted by the disjoint pairs of each user."""
         return float(self.shares @ self.rounds / max(1, self.rounds.sum()))
 
     @property
     def repeated(self) -> int:
-        """Reports that repeat an earlier one."""
+        """Number of reports that repeat an earlier one."""
         return int(np.sum(self.sizes - 1))
 
 
-class Repeats:
-    """Collects reports block by block, and says whether they repeat as the devices' do.
+class RepeatCheck:
+    """Collect reports block by block, and check whether they repeat as the device's reports do.
 
     Parameters
     ----------
-    device : what is assumed to have sent them.
-    least : of two objects that a user picks, the probability that they are the same, at least.
+    device : the assumed device.
+    collision : lower bound on the probability that two objects of a user are equal.
     error : probability of a false alarm.
     """
 
-    def __init__(self, device: Device, least: float, error: float) -> None:
-        self._device, self._least, self._error = device, least, error
+    def __init__(self, device: Device, collision: float, error: float) -> None:
+        self._device, self._collision, self._error = device, collision, error
         self._hashes: list[Keys] = []
         self._slots: int | None = None
 
     def add(self, reports: Reports) -> None:
-        """Add a block."""
+        """Add a block of reports."""
         self._hashes.append(hashed(reports))
         if memoizes(self._device) and self._slots is None:
             evidence = self._device.likelihood({name: column[:1] for name, column in reports.items()})
-            # where noise is added to a memoized response, equal responses do not make equal reports
+            # with instantaneous noise on a memoized response, equal responses do not make equal reports
             self._slots = int(evidence.slots.max()) + 1 if isinstance(evidence.distribution, IdenticalReports) else 0
 
     def found(self, users: Integers) -> str | None:
-        """What is wrong, in one line; `users` (reports,) numbers the user of each report from 0."""
+        """Return the deviation in one line, or None; `users` (reports,) numbers the user of each report from 0."""
         if not self._hashes:
             return None
         equal = grouped(users, np.concatenate(self._hashes))
@@ -123,41 +127,42 @@ class Repeats:
             return None
         if copies := _copies(equal):
             where = _place(equal, int(equal.lengths.sum()) * (copies - 1) / copies)
-            return f"each report stands {copies} times{where}: rows were delivered more than once; remove the copies"
+            return f"each report occurs {copies} times{where}: rows were delivered more than once; remove the copies"
         if not self._device.memoizes:
             return self._fresh_found(equal)
         return self._memoized_found(equal, 1.0 / self._slots) if self._slots else None
 
-    def _fresh_found(self, equal: Equal) -> str | None:
+    def _fresh_found(self, equal: EqualReports) -> str | None:
         mechanism, tail = self._device.mechanism, self._error / 2
-        most = max(map(_equal_pairs, _samples(mechanism, MADE)))
-        often = _is_above(equal.share, most, int(equal.rounds.sum()), tail)
-        if not (often or (most > LIKELY and _repeats_more(equal, _samples(mechanism, MORE), tail))):
+        expected = max(map(_equal_pairs, _samples(mechanism, SIMULATED)))
+        exceeds = _is_above(equal.share, expected, int(equal.rounds.sum()), tail)
+        common = expected > COMMON
+        if not (exceeds or (common and _repeats_more(equal, _samples(mechanism, SIMULATED_IF_COMMON), tail))):
             return None
         where = _place(equal, equal.repeated)
-        said = f"{equal.repeated / equal.lengths.sum():.1%} of them equal an earlier one of their user{where}"
+        share = f"{equal.repeated / equal.lengths.sum():.1%} of them equal an earlier one of their user{where}"
         triples = float(np.sum(_choose(equal.lengths, 3)) * equal.share**2)
-        if triples >= MIN_TRIPLES and np.sum(_choose(equal.sizes, 3)) <= FEW_TRIPLES * triples:
-            return f"reports repeat: {said}, hardly any a second time: likely duplicate rows; remove them"
+        if triples >= MIN_TRIPLES and np.sum(_choose(equal.sizes, 3)) <= MAX_TRIPLE_SHARE * triples:
+            return f"reports repeat: {share}, hardly any a second time: likely duplicate rows; remove them"
         remedy = "set memoize = true in [devices], or remove duplicate rows"
-        return f"reports repeat: {said}, more than fresh devices send: {remedy}"
+        return f"reports repeat: {share}, more than fresh devices send: {remedy}"
 
-    def _memoized_found(self, equal: Equal, uniform: float) -> str | None:
-        share, tail, least = equal.share, self._error / 2, max(self._least, uniform)
-        few = _is_below(share, least, int(equal.rounds.sum()), tail)
-        # two objects may have one response: how many of a user's do is by chance, which users are the sample of
-        some = equal.lengths > 1
-        others = least + (1.0 - least) * _collision(self._device.mechanism)
-        if not (few or _is_below(float(equal.shares[some].mean()), others, int(some.sum()), tail)):
+    def _memoized_found(self, equal: EqualReports, uniform: float) -> str | None:
+        share, tail, collision = equal.share, self._error / 2, max(self._collision, uniform)
+        too_few = _is_below(share, collision, int(equal.rounds.sum()), tail)
+        # different objects may also have equal responses, independently for each user: here users are the sample
+        several = equal.lengths > 1
+        expected = collision + (1.0 - collision) * _equal_responses(self._device.mechanism)
+        if not (too_few or _is_below(float(equal.shares[several].mean()), expected, int(several.sum()), tail)):
             return None
         return (
             f"reports hardly repeat: {share:.2%} of the pairs of a user's reports are equal, where memoized responses "
-            f"make at least {others:.2%}: set memoize = false in [devices]"
+            f"make at least {expected:.2%}: set memoize = false in [devices]"
         )
 
 
 def hashed(reports: Reports) -> Keys:
-    """(reports,) 64 bits of all columns of each report."""
+    """Return (reports,) a 64-bit hash of all columns of each report."""
     rows = report_count(reports)
     out = np.empty(rows, dtype=np.uint64)
     if rows:
@@ -167,29 +172,29 @@ def hashed(reports: Reports) -> Keys:
     return out
 
 
-def grouped(users: Integers, hashes: Keys) -> Equal:
-    """The equal reports of each user, of the first that a user has."""
+def grouped(users: Integers, hashes: Keys) -> EqualReports:
+    """Group the equal reports of each user, among the user's first `MAX_REPORTS`."""
     order = np.argsort(users, kind="stable")
     counts = np.bincount(users)
-    place = np.arange(len(users)) - np.repeat(np.cumsum(counts) - counts, counts)
-    some = np.sort(order[place < MAX_REPORTS])
-    users, hashes = users[some], hashes[some]
-    follows = (np.diff(some) == 1) & (np.diff(users) == 0) & (hashes[1:] == hashes[:-1])
+    number = np.arange(len(users)) - np.repeat(np.cumsum(counts) - counts, counts)
+    first_rows = np.sort(order[number < MAX_REPORTS])
+    users, hashes = users[first_rows], hashes[first_rows]
+    follows = (np.diff(first_rows) == 1) & (np.diff(users) == 0) & (hashes[1:] == hashes[:-1])
     order = np.lexsort((hashes, users))
     users, hashes = users[order], hashes[order]
     first = np.flatnonzero(np.concatenate([[True], (np.diff(users) != 0) | (hashes[1:] != hashes[:-1])]))
     sizes = np.diff(np.append(first, len(users)))
-    return Equal(sizes, users[first], np.bincount(users), int(follows.sum()))
+    return EqualReports(sizes, users[first], np.bincount(users), int(follows.sum()))
 
 
-def min_same(popularity: Floats, sections: Integers) -> float:
-    """How likely two picks of a user are the same object at least, whatever pools it prefers."""
+def min_collision(popularity: Floats, sections: Integers) -> float:
+    """Return a lower bound on the probability that two objects of a user are equal, whatever its behavior."""
     squares = np.bincount(sections, weights=popularity**2)
     return float(1.0 / np.sum(1.0 / squares[squares > 0]))
 
 
-def _copies(equal: Equal) -> int | None:
-    """How many times each row was delivered, if more than once."""
+def _copies(equal: EqualReports) -> int | None:
+    """Return how many times each row was delivered, if more than once; else None."""
     distinct = np.bincount(equal.owners, minlength=len(equal.lengths))
     sizes = equal.sizes[distinct[equal.owners] >= MIN_DISTINCT]
     if len(sizes) < MIN_GROUPS:
@@ -198,13 +203,13 @@ def _copies(equal: Equal) -> int | None:
     return next(copies, None)
 
 
-def _place(equal: Equal, copies: float) -> str:
-    """Where so many copies stand, if that can be said."""
+def _place(equal: EqualReports, copies: float) -> str:
+    """Return whether the copies are in consecutive rows, as text."""
     return ", in consecutive rows" if equal.consecutive >= CONSECUTIVE * copies else ""
 
 
 def _samples(mechanism: Mechanism, count: int) -> list[Integers]:
-    """Of a few objects the numbers of equal reports among so many fresh ones."""
+    """Simulate `count` fresh reports of each of a few objects; return the sizes of groups of equal reports."""
     out = []
     for row, z in enumerate(_objects(mechanism)):
         keys = (user_keys(0, np.arange(first, first + BATCH)) for first in range(row * count, (row + 1) * count, BATCH))
@@ -214,7 +219,7 @@ def _samples(mechanism: Mechanism, count: int) -> list[Integers]:
 
 
 def _objects(mechanism: Mechanism) -> Integers:
-    """Objects whose reports are equal as often as any: those of a channel, or some where all objects are alike."""
+    """Return the objects with the most equal reports: by a channel's matrix, or a sample of a symmetric mechanism."""
     channel = channel_of(mechanism)
     if channel is not None:
         return np.argsort(-np.sum(channel.matrix**2, axis=1))[:OBJECTS]
@@ -222,25 +227,25 @@ def _objects(mechanism: Mechanism) -> Integers:
 
 
 def _equal_pairs(sizes: Integers) -> float:
-    """The probability that two fresh reports of an object are equal, from equal ones among some; not too small."""
+    """Return an upper confidence bound on the probability that two fresh reports of an object are equal."""
     count = int(sizes.sum())
     share = float(np.sum(_choose(sizes, 2)) / math.comb(count, 2))
-    # how likely others equal each report, whose spread is that of the share
+    # variance of the share, from the probability of equal reports for each report
     spread = float(np.sum(sizes * ((sizes - 1) / (count - 1) - share) ** 2)) / count
-    return min(1.0, share + DEVIATIONS * 2.0 * math.sqrt(spread / count) + UNSEEN / math.comb(count, 2))
+    return min(1.0, share + DEVIATIONS * 2.0 * math.sqrt(spread / count) + EXTRA_PAIRS / math.comb(count, 2))
 
 
-def _repeats_more(equal: Equal, samples: list[Integers], error: float) -> bool:
-    """Whether more reports repeat an earlier one than those of any object."""
+def _repeats_more(equal: EqualReports, samples: list[Integers], error: float) -> bool:
+    """Return whether more reports repeat an earlier one than for any single object."""
     lengths, times = np.unique(equal.lengths[equal.lengths > 0], return_counts=True)
     expected = max(float(times @ _rarefied(sizes, lengths)) for sizes in samples)
     count, made, logs = int(equal.lengths.sum()), int(samples[0].sum()), math.log(1.0 / error)
-    # what is simulated is uncertain as well: one of its reports is among n with probability n / made
+    # the simulation is uncertain as well: one of its reports is among n with probability n / made
     return equal.repeated > expected + math.sqrt(count * logs / 2.0) + count * math.sqrt(logs / (2.0 * made))
 
 
 def _rarefied(sizes: Integers, lengths: Integers) -> Floats:
-    """(lengths,) of some of the reports, how many repeat an earlier one in the mean."""
+    """Return (lengths,) the expected number of repeated reports in random subsets of these sizes (rarefaction)."""
     count = int(sizes.sum())
     kinds, times = np.unique(sizes, return_counts=True)
     rest, n = (count - kinds)[:, None], lengths[None]
@@ -251,32 +256,32 @@ def _rarefied(sizes: Integers, lengths: Integers) -> Floats:
     return found
 
 
-def _collision(mechanism: Mechanism) -> float:
-    """How likely the responses of two different objects are equal, where that is often and known."""
+def _equal_responses(mechanism: Mechanism) -> float:
+    """Return the probability that the responses of two different objects are equal, for GRR; else 0."""
     if not isinstance(mechanism, GRR):
         return 0.0
     p, q = mechanism.p_star, mechanism.q_star
     return 2.0 * p * q + (mechanism.universe - 2) * q**2
 
 
-def _is_above(share: float, most: float, pairs: int, error: float) -> bool:
-    """Whether a share of so many independent pairs is larger than chance allows."""
-    return share > most and pairs * _divergence(share, most) > -math.log(error)
+def _is_above(share: float, expected: float, pairs: int, error: float) -> bool:
+    """Return whether a share of `pairs` independent pairs is significantly above its expectation."""
+    return share > expected and pairs * _divergence(share, expected) > -math.log(error)
 
 
-def _is_below(share: float, least: float, pairs: int, error: float) -> bool:
-    """Whether it is smaller."""
-    return share < least and pairs * _divergence(share, least) > -math.log(error)
+def _is_below(share: float, expected: float, pairs: int, error: float) -> bool:
+    """Return whether a share of `pairs` independent pairs is significantly below its expectation."""
+    return share < expected and pairs * _divergence(share, expected) > -math.log(error)
 
 
-def _divergence(share: float, chance: float) -> float:
-    """Kullback-Leibler's, of two shares."""
-    return float(rel_entr(share, chance) + rel_entr(1.0 - share, 1.0 - chance))
+def _divergence(share: float, probability: float) -> float:
+    """Return the Kullback-Leibler divergence of two Bernoulli distributions."""
+    return float(rel_entr(share, probability) + rel_entr(1.0 - share, 1.0 - probability))
 
 
-def _choose(counts: Integers, some: int) -> Floats:
-    """How many sets of two or three there are."""
+def _choose(counts: Integers, k: int) -> Floats:
+    """Return the binomial coefficients counts over k."""
     out = np.ones(len(counts))
-    for i in range(some):
+    for i in range(k):
         out *= (counts - i) / (i + 1)
     return np.maximum(out, 0.0)

@@ -1,8 +1,8 @@
-"""From a scenario to the objects that play it, and to the same scenario with another mechanism.
+"""Construction of mechanisms, adversaries and games from a scenario, and scenarios with another mechanism.
 
-Files that a mechanism's parameters name are arrays and tables, checked, never unpickled. A mechanism of one's own is a
-class, or where it is: only who gives a command, or calls a function, can name one, as a scenario may come from a
-stranger, and to import is to run.
+Files that parameters of a mechanism name are arrays and tables, which are checked and never unpickled. A custom
+mechanism is a class, or "module:Class". Only commands and functions can name one: scenarios are untrusted, and an
+import runs code.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform
 from poolscope.population.priors import UNIFORM, Beta, Density, StepDensity
 from poolscope.population.recipe import Recipe, prepare
-from poolscope.population.recorded import Recorded, population, read_traces
+from poolscope.population.recorded import RecordedUsers, population, read_traces
 from poolscope.population.universe import Universe, objects_of
-from poolscope.reports.columns import KINDS
+from poolscope.reports.columns import COLUMN_FORMATS
 from poolscope.reports.frequencies import (
     frequencies_of_objects,
     further_popularities,
@@ -50,7 +50,7 @@ from poolscope.reports.frequencies import (
 from poolscope.scenario.model import FILE_PARAMETERS, AdversaryTable, DensityTable, PriorTable
 from poolscope.scenario.scenario import Scenario
 
-#: Who an adversary is, in plain words, by what it knows of the popularity.
+#: Descriptions of adversaries, by their knowledge of the popularity.
 PHRASES = {
     "uniform": "an adversary who knows nothing about what is popular",
     "estimated": "an adversary who knows what is popular",
@@ -62,7 +62,7 @@ NAIVE = ", and takes every report by itself"
 
 
 def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mechanism | None = None) -> Game:
-    """The game of a scenario, or the same with another mechanism. Curators' estimates are drawn from the run's seed."""
+    """Build the game of a scenario, or with another mechanism. Estimated popularities derive from the run's seed."""
     if scenario.attack is None:
         raise scenario.missing("attack")
     if not scenario.adversaries and not scenario.attack.non_private:
@@ -83,7 +83,7 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mec
         universe=universe,
         popularity=uniform(universe) if popularity is None else popularity,
         device=build_device(scenario, mechanism),
-        policy=build_sending(scenario),
+        policy=build_policy(scenario),
         adversaries=adversaries,
         observations=scenario.attack.observations,
         behavior=replace(behavior, none=scenario.users.none) if scenario.users else behavior,
@@ -94,8 +94,8 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mec
     )
 
 
-def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorded | None:
-    """The users of ``[users] traces``, prepared as the appendix says; None where users are synthetic."""
+def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> RecordedUsers | None:
+    """Read and prepare the recorded users of ``[users] traces``; None where users are synthetic."""
     if scenario.users is None or scenario.users.traces is None:
         return None
     assert scenario.attack is not None
@@ -108,9 +108,9 @@ def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorde
 
 
 def build_mechanism(scenario: Scenario, universe: Universe) -> Mechanism:
-    """What a report by itself comes from: ``[mechanism]``, and the noise that devices add again.
+    """Build the mechanism of ``[mechanism]``, composed with the instantaneous noise of ``[devices]``.
 
-    Parameters that name files are read, never unpickled.
+    Files that parameters name are read, and never unpickled.
     """
     parameters: dict[str, Any] = dict(scenario.mechanism.parameters)
     for name in (name for name in FILE_PARAMETERS if name in parameters):
@@ -125,7 +125,7 @@ def build_mechanism(scenario: Scenario, universe: Universe) -> Mechanism:
 
 
 def read_array(path: Path, universe: Universe) -> NDArray[Any]:
-    """An array from a .npy file."""
+    """Read an array from a .npy file."""
     check_regular(path)
     with reading(path):
         try:
@@ -134,26 +134,26 @@ def read_array(path: Path, universe: Universe) -> NDArray[Any]:
         except OSError:
             raise
         except Exception:
-            # a header is text that is parsed: whatever goes wrong with it is the file's fault
+            # the header is parsed as text, so that a malformed file can raise any exception
             raise InputError("must be a NumPy array file (.npy) without pickled objects") from None
 
 
 def read_matrix(path: Path, universe: Universe) -> NDArray[Any]:
-    """Pr[report | object], (objects, reports): a .npy file, or a table ``object``, ``report``, ``probability``.
+    """Read Pr[report | object], (objects, reports), from a .npy file or a table ``object,report,probability``.
 
-    Reports are numbered from 0; a pair that the table lacks has probability zero. Parquet or CSV.
+    Reports are numbered from 0; pairs that are not listed have probability 0. Parquet or CSV.
     """
     if path.suffix.lower() == ".npy":
         return read_array(path, universe)
     table = read_table(path, ("object", "report", "probability"))
     objects, reports = _pairs(table, universe)
-    probability = table.numbers("probability", most=1.0)
+    probability = table.numbers("probability", high=1.0)
     size = int(reports.max()) + 1
     with located(file=path):
         check_cells(universe.size, size)
     cells = objects * size + reports
-    kept, first = np.unique(cells, return_index=True)
-    if len(kept) < len(cells):
+    distinct, first = np.unique(cells, return_index=True)
+    if len(distinct) < len(cells):
         row = int(np.setdiff1d(np.arange(len(cells)), first)[0])
         raise table.wrong("a pair must be listed once", row, f"{objects[row]}, {reports[row]}")
     matrix = np.zeros(universe.size * size)
@@ -162,11 +162,11 @@ def read_matrix(path: Path, universe: Universe) -> NDArray[Any]:
 
 
 def read_samples(path: Path, universe: Universe) -> NDArray[np.int64]:
-    """(samples, 2) from a table ``object``, ``report``, Parquet or CSV; reports are numbered from 0."""
+    """Read (samples, 2) from a table ``object,report``, Parquet or CSV; reports are numbered from 0."""
     return np.stack(_pairs(read_table(path, ("object", "report")), universe), axis=1)
 
 
-#: How the file of each of ``FILE_PARAMETERS`` is read.
+#: Reader of each of ``FILE_PARAMETERS``.
 READERS: dict[str, Callable[[Path, Universe], NDArray[Any]]] = {
     "hash_table": read_array,
     "matrix": read_matrix,
@@ -176,17 +176,17 @@ READERS: dict[str, Callable[[Path, Universe], NDArray[Any]]] = {
 
 def _pairs(table: Batch, universe: Universe) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     numbered = ReportColumn("integer", MAX_CELLS)
-    reports = KINDS["integer"].read(table, "report", numbered, universe)
+    reports = COLUMN_FORMATS["integer"].read(table, "report", numbered, universe)
     return objects_of(table, "object", universe).to_numpy(), np.asarray(reports, dtype=np.int64)
 
 
 def build_device(scenario: Scenario, mechanism: Mechanism) -> Device:
-    """What the devices of a scenario send with the mechanism."""
+    """Build the device of a scenario for this mechanism."""
     return device_of(mechanism, memoize=scenario.devices.memoize)
 
 
-def build_sending(scenario: Scenario) -> ReportingPolicy:
-    """How much of what its user does a device of a scenario sends."""
+def build_policy(scenario: Scenario) -> ReportingPolicy:
+    """Build the reporting policy of ``[devices]``."""
     with located(file=scenario.file, place="devices"):
         return ReportingPolicy(**scenario.devices.model_dump(exclude={"memoize", "instantaneous"}))
 
@@ -199,10 +199,10 @@ def build_adversary(
     mechanism: Mechanism,
     seed: int,
     threads: Map,
-    recorded: Recorded | None = None,
+    recorded: RecordedUsers | None = None,
     estimates: int = 1,
 ) -> Adversary:
-    """An entry of ``[[adversary]]``; each has its own draws of other people's reports, as many as `estimates` says."""
+    """Build an entry of ``[[adversary]]`` with its own `estimates` draws of an estimated popularity."""
     entry = scenario.adversaries[index]
     further: list[Floats] = []
     with located(file=scenario.file, place=f"adversary[{index}]"):
@@ -211,8 +211,8 @@ def build_adversary(
         elif entry.popularity == "given":
             believed = scenario.given_popularity(entry, universe)
         elif entry.popularity == "estimated" and entry.estimate_from is None:
-            remedy = "without them only attack can estimate the popularity, from the reports that it attacks"
-            raise InputError("must have reports", remedy=remedy)
+            remedy = "only attack can estimate the popularity without it, from the attacked reports"
+            raise InputError("must have estimate_from", remedy=remedy)
         elif entry.popularity == "estimated" and recorded:
             others = recorded.external_objects(entry.estimate_from or 0)
             key = curator_key(seed, index)
@@ -220,7 +220,7 @@ def build_adversary(
             believed = frequencies_of_objects(mechanism, others, key, threads, entry.method).popularity
             further = further_popularities_of_objects(mechanism, others, more, threads, entry.method)
         elif popularity is None:
-            raise InputError(f"popularity {entry.popularity!r} must have a table [popularity] to know or draw from")
+            raise InputError(f"popularity {entry.popularity!r} requires a table [popularity]")
         elif entry.popularity == "true":
             believed = popularity
         else:
@@ -237,7 +237,7 @@ def build_adversary(
 def adversary_of(
     entry: AdversaryTable, universe: Universe, popularities: Sequence[Floats], fitted: Behavior | None = None
 ) -> Adversary:
-    """An entry of ``[[adversary]]`` with its pools and its popularity, or several draws of an estimated one."""
+    """Build an adversary from its entry, its pools, and its popularity or several draws of an estimated one."""
     first, *redraws = (
         Adversary(
             name=entry.name,
@@ -253,7 +253,7 @@ def adversary_of(
 
 
 def other_pools(entry: AdversaryTable, universe: Universe) -> Universe:
-    """The universe with the adversary's own pools; the scenario's where it has none."""
+    """Return the universe with the adversary's own pools; the scenario's universe where it has none."""
     if entry.pools is None:
         return universe
     members = {name: [m for part in parts for m in _members(part, universe)] for name, parts in entry.pools.items()}
@@ -261,7 +261,7 @@ def other_pools(entry: AdversaryTable, universe: Universe) -> Universe:
 
 
 def _members(part: str | int, universe: Universe) -> list[str | int]:
-    """A name or a number is itself; "start:stop[:step]" is a slice of numbers."""
+    """Return the objects of an entry: a name, a number, or a slice of numbers "start:stop[:step]"."""
     if isinstance(part, int) or not re.fullmatch(r"\d+:\d+(:\d+)?", part):
         return [part]
     numbers = range(universe.size)[slice(*map(int, part.split(":")))]
@@ -271,9 +271,9 @@ def _members(part: str | int, universe: Universe) -> list[str | int]:
 def build_behavior(
     prior: PriorTable, universe: Universe, popularity: Floats | None, fitted: Behavior | None = None
 ) -> Behavior:
-    """A table of priors: "popularity" weighs pools by theirs (as published), "fitted" is what others teach."""
+    """Build priors from a table: "popularity" weights pools by popularity, "fitted" is fitted to external users."""
     if fitted is None and "fitted" in (prior.interest, prior.polarization, prior.pools):
-        raise InputError("can be 'fitted' only with recorded users", place="prior", remedy="give [users] traces")
+        raise InputError("can be 'fitted' only with recorded users", place="prior", remedy="add [users] traces")
     pools = prior.pool_weights(universe.pool_names)
     if prior.pools == "popularity":
         masses = np.bincount(universe.pool_of + 1, weights=popularity, minlength=universe.k + 1)
@@ -297,7 +297,7 @@ def _density(given: str | DensityTable, fitted: Density) -> Density:
     return StepDensity(given.table)
 
 
-def as_asked(
+def with_overrides(
     scenario: Scenario,
     *,
     observations: Sequence[int] | None = None,
@@ -305,37 +305,37 @@ def as_asked(
     epsilon: float | None = None,
     mechanism: str | None = None,
 ) -> Scenario:
-    """The scenario with these in place of its own; itself where nothing is asked. Its text says what is played."""
+    """Return the scenario with these values overridden; itself where all are None. Its text is updated too."""
     counts = None if observations is None else list(observations)
-    words = {"mechanism": mechanism, "epsilon": epsilon, "observations": counts, "threshold": threshold}
-    asked: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
+    values = {"mechanism": mechanism, "epsilon": epsilon, "observations": counts, "threshold": threshold}
+    asked: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if not asked:
         return scenario
     changes = {f"attack.{name}": asked[name] for name in ("observations", "threshold") if name in asked}
     if mechanism is not None:
-        kept = scenario.mechanism.epsilon if epsilon is None else epsilon
-        changes |= mechanism_changes(scenario, mechanism, kept)
+        same = scenario.mechanism.epsilon if epsilon is None else epsilon
+        changes |= mechanism_changes(scenario, mechanism, same)
     elif epsilon is not None:
         changes["mechanism.epsilon"] = float(epsilon)
     return scenario.replace(changes).with_asked(scenario.asked | asked)
 
 
 def mechanism_changes(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:
-    """What another kind changes: ``[mechanism]``; and where it keeps no answers, there is nothing to know of them."""
+    """Return the keys that another mechanism changes: ``[mechanism]``, and adversaries where it does not memoize."""
     changes: dict[str, Any] = {"mechanism": mechanism_table(scenario, kind, epsilon)}
     if scenario.memoizes and not is_memoized(MECHANISMS[kind], scenario.devices.memoize):
-        changes["adversary"] = forgetful_adversaries(scenario)
+        changes["adversary"] = adversaries_without_memoization(scenario)
     return changes
 
 
-def forgetful_adversaries(scenario: Scenario) -> list[dict[str, Any]]:
-    """The tables of the adversaries where no device keeps answers: there is nothing to know of them."""
+def adversaries_without_memoization(scenario: Scenario) -> list[dict[str, Any]]:
+    """Return the adversaries without `knows_memoization`, which requires memoizing devices."""
     listed = scenario.to_dict().get("adversary", [])
     return [{key: entry[key] for key in entry if key != "knows_memoization"} for entry in listed]
 
 
 def mechanism_table(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:
-    """``[mechanism]`` of another kind, or of the same at another epsilon; one without an epsilon takes none."""
+    """Return ``[mechanism]`` for a kind and an epsilon; without epsilon where the kind has none."""
     known = parameters_of(kind)
     table: dict[str, Any] = {"kind": kind}
     if "epsilon" in known and epsilon is not None:
@@ -344,9 +344,9 @@ def mechanism_table(scenario: Scenario, kind: str, epsilon: float | None) -> dic
 
 
 def parameters_of(kind: str) -> Mapping[str, inspect.Parameter]:
-    """The parameters that a mechanism takes."""
+    """Return the parameters of a mechanism."""
     if not isinstance(kind, str):
-        remedy = "of your own classes, compare(scenario, [Mine], epsilons) plays each beside the others"
+        remedy = "for your own classes use compare(scenario, [Mine], epsilons)"
         raise InputError("must be the name of a mechanism", value=kind, place="mechanism", remedy=remedy)
     if kind not in MECHANISMS:
         remedy = did_you_mean(kind, MECHANISMS)
@@ -355,27 +355,27 @@ def parameters_of(kind: str) -> Mapping[str, inspect.Parameter]:
 
 
 def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
-    """The scenario's parameters that a mechanism takes: all of them for the scenario's own, else what has no default.
+    """Return the scenario's parameters that a mechanism takes: all for the same kind, else those without a default.
 
-    Another mechanism's default is meant: the hash functions of a Bloom filter are not those of a sketch.
+    Defaults of another kind are kept: the hash functions of a Bloom filter are not those of a sketch.
     """
     own = kind == scenario.mechanism.kind
-    lacking = {name for name, p in known.items() if own or p.default in (None, inspect.Parameter.empty)}
-    stated = scenario.mechanism.parameters
-    return {name: value for name, value in stated.items() if name in lacking and name != "epsilon"}
+    wanted = {name for name, p in known.items() if own or p.default in (None, inspect.Parameter.empty)}
+    given = scenario.mechanism.parameters
+    return {name: value for name, value in given.items() if name in wanted and name != "epsilon"}
 
 
-GIVEN = ("universe", "size", "epsilon")
-"""What a class can ask for by these names: the number of objects, twice, and epsilon."""
+CONSTRUCTOR_ARGUMENTS = ("universe", "size", "epsilon")
+"""Arguments that the constructor of a custom mechanism may take: the number of objects (two names), and epsilon."""
 
 
 def is_own(kind: object) -> bool:
-    """Whether it is a class, or "module:Class"; scenarios know the others."""
+    """Return whether a mechanism is custom: a class, or "module:Class"."""
     return not isinstance(kind, str) or ":" in kind
 
 
 def own_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
-    """The class, imported where it is named; modules of the folder that the command is given in are found."""
+    """Return the class of a custom mechanism; "module:Class" is imported, also from the current directory."""
     if not isinstance(kind, str):
         return kind
     module, _, name = kind.partition(":")
@@ -384,7 +384,7 @@ def own_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        rule = "must be module:Class that can be imported"
+        rule = "must be an importable module:Class"
         raise InputError(rule, value=kind, place="mechanism", remedy=str(error)) from None
     if not callable(found):
         raise InputError("must be a class", value=kind, place="mechanism")
@@ -393,22 +393,22 @@ def own_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
 
 
 def place_of(kind: str | Callable[..., Any]) -> str:
-    """How a command names it."""
+    """Return the name of a custom mechanism on the command line."""
     return kind if isinstance(kind, str) else f"{kind.__module__}:{kind.__name__}"
 
 
 def takes_epsilon(maker: Callable[..., Any]) -> bool:
-    """Whether it is made for an epsilon."""
+    """Return whether the constructor takes an epsilon."""
     return "epsilon" in inspect.signature(maker).parameters
 
 
 def make_own(maker: Callable[..., Any], universe: Universe, epsilon: float | None) -> Mechanism:
-    """The mechanism that a class makes, fit for the game (`adapt`)."""
+    """Construct a custom mechanism and adapt it for the game (`adapt`)."""
     known = inspect.signature(maker).parameters
     values = {"universe": universe.size, "size": universe.size, "epsilon": epsilon}
     for name, parameter in known.items():
-        plain = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if parameter.default is parameter.empty and not plain and name not in GIVEN:
-            rule = f"must be made of {', '.join(GIVEN)} or have a default for what else it takes"
+        variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if parameter.default is parameter.empty and not variadic and name not in CONSTRUCTOR_ARGUMENTS:
+            rule = f"must take only {', '.join(CONSTRUCTOR_ARGUMENTS)}, or arguments with defaults"
             raise InputError(rule, value=name, place=f"mechanism {maker.__name__}")
-    return adapt(maker(**{name: values[name] for name in GIVEN if name in known}), universe)
+    return adapt(maker(**{name: values[name] for name in CONSTRUCTOR_ARGUMENTS if name in known}), universe)

@@ -1,7 +1,7 @@
-"""The tables of a scenario file: keys, types, and what must hold within a table.
+"""The tables of a scenario file: keys, types, and rules within a table.
 
-Docs and messages use these keys. What only a mechanism can judge (its parameters) is kept as it
-stands and checked where the mechanism is made.
+Documentation and messages use these keys. The parameters of a mechanism are stored as given, and checked where the
+mechanism is constructed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from poolscope.scenario.toml import toml_data
 OUTSIDE = "must be a path inside the scenario's folder, relative to it"
 
 FILE_PARAMETERS = ("hash_table", "matrix", "samples")
-"""Parameters of mechanisms that name a file."""
+"""Parameters of mechanisms whose value is a file."""
 
 _RULES = {
     "model_type": "must be a table",
@@ -40,32 +40,32 @@ _RULES = {
     "too_short": "must not be empty",
     "too_long": "must have at most {max_length} entries",
     "string_too_short": "must not be empty",
-    "string_type": "must be a text",
+    "string_type": "must be a string",
     "bool_type": "must be true or false",
     "int_type": "must be an integer",
     "float_type": "must be a number",
     "finite_number": "must be finite",
-    "greater_than": "must be positive",  # no table has another bound of this kind
+    "greater_than": "must be positive",  # 0 is the only bound of this kind
     "greater_than_equal": "must be at least {ge:g}",
     "less_than_equal": "must be at most {le:g}",
 }
-"""House words for pydantic's error types; for the others its own message does."""
+"""Messages for pydantic's error types; for other types its own message is used."""
 
 
 def rejection(rule: str, *, key: str | None = None, **details: Any) -> PydanticCustomError:
-    """A broken rule of a table, or of one key in it; the details are those of ``InputError``."""
+    """Return the error of a broken rule of a table, or of one of its keys; details are those of ``InputError``."""
     return PydanticCustomError("rule", "rule", {"rule": rule, "key": key, "details": details})
 
 
 def input_error(invalid: ValidationError) -> InputError:
-    """The first of pydantic's errors in one line: place, rule, value."""
+    """Convert the first of pydantic's errors to an ``InputError``."""
     error = invalid.errors(include_url=False)[0]
     context: dict[str, Any] = error.get("ctx", {})
     place = ""
     for step in (*error["loc"], context.get("key")):
         if isinstance(step, int):
             place += f"[{step}]"
-        # A tag of Discriminator is pydantic's own step, no key of the file.
+        # the tag of a Discriminator is not a key of the file
         elif step and not step.startswith("<"):
             place += f".{step}" if place else step
     if error["type"] == "rule":
@@ -82,7 +82,7 @@ def input_error(invalid: ValidationError) -> InputError:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path names something inside the folder that it is relative to."""
+    """Return whether a relative path stays inside its folder."""
     normal = os.path.normpath(path)
     upwards = normal.split(os.sep)[0] in (os.pardir, os.curdir)
     return path.isprintable() and not upwards and not Path(path).is_absolute()
@@ -107,7 +107,7 @@ def _weighted(weights: dict[str, float]) -> dict[str, float]:
 
 
 def _form(value: object) -> str:
-    """Which form a value has that may be a word or a table."""
+    """Return the form of a value that may be a word or a table."""
     return "<table>" if isinstance(value, dict | BaseModel) else "<word>"
 
 
@@ -119,16 +119,15 @@ ProbabilityBelowOne = Annotated[float, Field(ge=0, lt=1)]
 RelativePath = Annotated[str, AfterValidator(_inside)]
 
 
-class Table(BaseModel):
-    """A TOML table: typed as it is written, no unknown keys."""
+class TomlTable(BaseModel):
+    """A TOML table: strictly typed, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     @model_validator(mode="before")
     @classmethod
     def _suggest_key(cls, data: Any) -> Any:
-        # Before pydantic's own check, which cannot name the nearest key and comes last: a missing
-        # key is usually a misspelled one.
+        # before pydantic's own check, which cannot suggest the nearest key: a missing key is usually a misspelled one
         if isinstance(data, dict) and cls.model_config["extra"] == "forbid":
             known = cls.known_keys()
             for key in data:
@@ -137,32 +136,32 @@ class Table(BaseModel):
         return data
 
     @classmethod
-    def known_keys(cls) -> dict[str, type[Table] | None]:
-        """The keys of the table, and the kind of table that each may hold."""
+    def known_keys(cls) -> dict[str, type[TomlTable] | None]:
+        """Return the keys of the table, and the table type of each, if any."""
         return {field.alias or name: _table_in(field.annotation) for name, field in cls.model_fields.items()}
 
     def _only(self, condition: bool, key: str, why: str) -> None:
-        """``key`` is given only where the condition holds."""
+        """Check that ``key`` is given only where the condition holds."""
         if key in self.model_fields_set and not condition:
             raise rejection(f"goes only with {why}", key=key, value=getattr(self, key))
 
     def _exactly(self, condition: bool, key: str, why: str) -> None:
-        """``key`` is given where the condition holds, and only there."""
+        """Check that ``key`` is given if and only if the condition holds."""
         self._only(condition, key, why)
         if condition and key not in self.model_fields_set:
             raise rejection("is missing", key=key, remedy=f"{why} needs it")
 
 
-def _table_in(annotation: Any) -> type[Table] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Table):
+def _table_in(annotation: Any) -> type[TomlTable] | None:
+    if isinstance(annotation, type) and issubclass(annotation, TomlTable):
         return annotation
     return next((found for part in get_args(annotation) if (found := _table_in(part))), None)
 
 
-def set_key(kind: type[Table] | None, tables: dict[str, Any], key: str, value: Any) -> None:
-    """Set a key of tables, named with dots, or remove it where the value is None.
+def set_key(kind: type[TomlTable] | None, tables: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key of tables, or remove it where the value is None.
 
-    ``kind`` says which keys there are. Where any key may be set, one that is removed must be there.
+    ``kind`` defines the known keys. In a table with arbitrary keys, a removed key must exist.
     """
     path = key.split(".") if isinstance(key, str) else [""]
     if not all(path):
@@ -186,8 +185,8 @@ def set_key(kind: type[Table] | None, tables: dict[str, Any], key: str, value: A
         tables[path[-1]] = toml_data(value, key)
 
 
-class UniverseTable(Table):
-    """``[universe]``: the sizes of the pools, or a file of objects, or the name of a built-in universe."""
+class UniverseTable(TomlTable):
+    """``[universe]``: the sizes of the pools, a file of objects, or the name of a built-in universe."""
 
     size: int | None = None
     pools: dict[str, int] | None = None
@@ -204,10 +203,10 @@ class UniverseTable(Table):
         return self
 
 
-class PopularityTable(Table):
-    """``[popularity]``: the truth that synthetic users draw from.
+class PopularityTable(TomlTable):
+    """``[popularity]``: the true popularity, from which synthetic users draw.
 
-    The seed of a random popularity is a fact of the scenario, not of a run: every run has the same.
+    The seed of a random popularity belongs to the scenario, not to a run.
     """
 
     kind: Literal["uniform", "zipf", "random", "given"]
@@ -221,7 +220,7 @@ class PopularityTable(Table):
         return self
 
 
-class MechanismTable(Table):
+class MechanismTable(TomlTable):
     """``[mechanism]``: a kind and its parameters, which the mechanism itself checks."""
 
     model_config = ConfigDict(extra="allow")
@@ -234,21 +233,21 @@ class MechanismTable(Table):
         for key, value in (self.model_extra or {}).items():
             if key in DevicesTable.model_fields:
                 remedy = f"write {key} in a table [devices]"
-                raise rejection("is a matter of the devices, whatever the mechanism", key=key, remedy=remedy)
+                raise rejection("is a key of [devices], not of a mechanism", key=key, remedy=remedy)
             if not isinstance(value, int | float | str):
-                raise rejection("must be a number or a text", key=key, value=value)
+                raise rejection("must be a number or a string", key=key, value=value)
         return self
 
     @property
     def parameters(self) -> dict[str, int | float | str]:
-        """Every key but ``kind``; ``epsilon`` only where the file has it."""
+        """All keys except ``kind``; ``epsilon`` only where it is given."""
         return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
-class InstantaneousTable(Table):
-    """``{ kind = "grr", epsilon = 1 }``: noise on a kept answer, anew for each report.
+class InstantaneousTable(TomlTable):
+    """``{ kind = "grr", epsilon = 1 }``: instantaneous randomized response on a memoized response.
 
-    With ``epsilon_1`` its epsilon is the one for which, as the papers reckon, a report by itself has that.
+    ``epsilon_1`` instead gives the epsilon of the first report, by the formulas of the literature.
     """
 
     kind: Name
@@ -263,11 +262,11 @@ class InstantaneousTable(Table):
         return self
 
 
-class DevicesTable(Table):
-    """``[devices]``: what a device does beyond the mechanism.
+class DevicesTable(TomlTable):
+    """``[devices]``: memoization and the reporting policy.
 
-    With ``memoize`` it keeps one answer for each object, whatever the kind, and with ``instantaneous`` it adds noise to
-    the answer whenever it is sent; the other keys are those of ``ReportingPolicy``.
+    With ``memoize`` a device stores one response for each object, whatever the mechanism. With ``instantaneous`` it
+    adds noise to the stored response for each report. The other keys are those of ``ReportingPolicy``.
     """
 
     reports_per_day: Positive | None = None
@@ -283,7 +282,7 @@ class DevicesTable(Table):
         return self
 
 
-class DensityTable(Table):
+class DensityTable(TomlTable):
     """``{ beta = [a, b] }``: Beta(a, b) on (0, 1); ``{ table = [w1, w2, ...] }``: weights of equal cells of (0, 1]."""
 
     beta: Annotated[tuple[Positive, Positive], Field(strict=False)] | None = None
@@ -297,7 +296,7 @@ class DensityTable(Table):
         if self.table is not None and not any(self.table):
             raise rejection("must have a weight above 0", key="table", value=list(self.table))
         if self.beta is not None:
-            from poolscope.population.priors import Beta  # takes its time, and most scenarios have none
+            from poolscope.population.priors import Beta  # a slow import that most scenarios do not need
 
             try:
                 Beta(a=self.beta[0], b=self.beta[1])
@@ -317,12 +316,12 @@ PoolPrior = Annotated[
 ]
 
 
-class PriorTable(Table):
-    """``[adversary.prior]``: what the adversary believes of a user's behavior.
+class PriorTable(TomlTable):
+    """``[adversary.prior]``: the adversary's prior on a user's behavior.
 
-    The polarization's density is that of the rescaled delta, (k delta - 1) / (k - 1). "fitted" is learned from the
-    external users of recorded traces. With ``none``, the probability that a user prefers no pool, that is one more
-    hypothesis; the others are given that a pool is preferred.
+    The density of the polarization is that of the rescaled delta, (k delta - 1) / (k - 1). "fitted" is fitted to the
+    external users of recorded traces. ``none`` is the probability that a user prefers no pool, which adds a hypothesis;
+    the other priors are conditional on preferring a pool.
     """
 
     interest: Density = "uniform"
@@ -331,7 +330,7 @@ class PriorTable(Table):
     none: ProbabilityBelowOne = 0.0
 
     def pool_weights(self, pool_names: Sequence[str]) -> tuple[float, ...] | None:
-        """The given weight of each pool in the order of ``pool_names``; None if it is a word."""
+        """Return the weights of the pools in the order of ``pool_names``; None if they are given by a word."""
         if isinstance(self.pools, str):
             return None
         for name in self.pools:
@@ -344,10 +343,10 @@ class PriorTable(Table):
         return tuple(self.pools[name] for name in pool_names)
 
 
-class UsersTable(Table):
-    """``[users]``: synthetic, or recorded; without a count the command chooses.
+class UsersTable(TomlTable):
+    """``[users]``: synthetic or recorded users; without ``count`` the command chooses their number.
 
-    ``behavior`` is what synthetic users are drawn from, in the words of a prior; uniform where absent. ``none`` is the
+    ``behavior`` is the distribution of synthetic users, with the keys of a prior; default uniform. ``none`` is the
     share of users who prefer no pool.
     """
 
@@ -362,7 +361,7 @@ class UsersTable(Table):
         for key in ("count", "sigma", "behavior", "none"):
             self._only(self.traces is None, key, "synthetic users, not with traces")
         if self.behavior is not None and self.behavior.none:
-            raise rejection("is the belief of an adversary", key="behavior.none", remedy="write [users] none")
+            raise rejection("is a key of an adversary's prior", key="behavior.none", remedy="write [users] none")
         return self
 
 
@@ -370,11 +369,11 @@ PoolMembers = Annotated[dict[str, list[str | int]], Field(min_length=2)]
 """Pools by their members: names, numbers, or a slice of numbers as "228:684" or "0:1368:2"."""
 
 
-class AdversaryTable(Table):
-    """``[[adversary]]``: who attacks, and what popularity they believe in.
+class AdversaryTable(TomlTable):
+    """``[[adversary]]``: an adversary and its assumed popularity.
 
-    Without ``estimate_from``, an estimated popularity is that of the attacked reports themselves, which a game does not
-    have; without ``method``, it is estimated in the way that suits the mechanism.
+    Without ``estimate_from``, the popularity is estimated from the attacked reports themselves, which is not possible
+    in a game. Without ``method``, the default estimator of the mechanism is used.
     """
 
     name: Name
@@ -396,11 +395,11 @@ class AdversaryTable(Table):
         return self
 
 
-class AttackTable(Table):
-    """``[attack]``: after how many reports, and how sure the adversary must be.
+class AttackTable(TomlTable):
+    """``[attack]``: numbers of reports after which to guess, and the confidence threshold.
 
-    ``estimates`` is how many times an estimated popularity is drawn: users play in as many groups, so that intervals
-    hold for the draw of the estimate too. With 1 all users meet the same, and intervals are given that estimate.
+    ``estimates`` is the number of draws of an estimated popularity. Users are split into as many groups, so that
+    confidence intervals include the variation of the estimate. With 1, intervals are conditional on one estimate.
     """
 
     observations: Annotated[tuple[Count, ...], Field(strict=False, min_length=1), AfterValidator(_increasing)]

@@ -1,4 +1,4 @@
-"""Scenarios: validated tables that name every part of a game, from TOML or from Python, and back to TOML."""
+"""Scenarios: validated tables that define every part of a game, from TOML or Python, and back to TOML."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from poolscope.scenario.model import (
     MechanismTable,
     Name,
     PopularityTable,
-    Table,
+    TomlTable,
     UniverseTable,
     UsersTable,
     input_error,
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from poolscope.population.universe import Universe
 
 
-AN_OBJECT = 40
-"""Bytes of an object, for the truth and for each adversary: its pool, popularity and weight."""
+BYTES_PER_OBJECT = 40
+"""Memory of an object, for the population and for each adversary: its pool, popularity and weight."""
 
-LARGEST_FILE = 1_000_000
-"""Bytes that a scenario may have; data belongs into the files it names."""
+MAX_FILE_BYTES = 1_000_000
+"""Maximum size of a scenario file; data belongs in separate files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """Where a scenario comes from: the text that it was read from, if any. A built-in one has no folder."""
+    """The origin of a scenario: its name, file, folder and text. A built-in scenario has no folder."""
 
     name: str = "scenario"
     file: str = "scenario"
@@ -61,19 +61,19 @@ class _Source:
     asked: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Scenario(Table):
-    """A checked scenario: its tables, and builders for what they describe.
+class Scenario(TomlTable):
+    """A validated scenario: its tables, and methods that build what they describe.
 
-    Made by :func:`load_scenario`, from tables by :meth:`from_dict`, or from another one by :meth:`replace`. Tables that
-    the file does not have are None, but for ``devices``, which then limit nothing. ``source`` says where a deployment's
-    parameters are published, ``historical`` that it is retired. The tables are what is played, and ``text`` is made
-    from them.
+    Created by :func:`load_scenario`, from tables by :meth:`from_dict`, or from another one by :meth:`replace`. Tables
+    that the file does not have are None, except ``devices``, which has defaults. ``source`` cites the publication of a
+    deployment's parameters; ``historical`` marks a retired deployment. The tables define the game, and ``text`` is
+    derived from them.
 
     Examples
     --------
     >>> scenario = ps.load_scenario("apple-emojis")
     >>> scenario.title, scenario.mechanism.kind, scenario.universe().size
-    ('Emojis as collected by Apple', 'cms', 2600)
+    ('Emojis as collected by Apple (2017)', 'cms', 2600)
     >>> scenario.replace({"mechanism.epsilon": 2}).mechanism.epsilon
     2.0
     """
@@ -101,14 +101,14 @@ class Scenario(Table):
     def from_dict(
         cls, tables: Mapping[str, Any], *, folder: str | os.PathLike[str] | None = None, name: str | None = None
     ) -> Self:
-        """Check the tables of a scenario, nested as in its file.
+        """Create a scenario from its tables, nested as in its file.
 
         Parameters
         ----------
         tables : ``{"universe": {"size": 20, "pools": {"a": 5, "b": 5}}, "mechanism": {"kind": "grr", "epsilon": 1}}``;
-            tuples, arrays and numbers of NumPy are lists and numbers, and a key that is None is left out.
-        folder : where the files are that it names; the current directory where absent.
-        name : what results call it.
+            tuples and NumPy values are converted, and keys with None are dropped.
+        folder : folder of the files that it names; default: the current directory.
+        name : its name in results.
         """
         if not isinstance(tables, Mapping):
             raise InputError("tables must be a mapping, nested as in a scenario file", value=tables)
@@ -119,9 +119,9 @@ class Scenario(Table):
 
     @classmethod
     def _made(cls, tables: Mapping[str, Any], source: _Source) -> Self:
-        """Checked, as far as that goes without reading the files that it names."""
+        """Create a scenario with its origin; the files that it names are not read."""
         if not isinstance(source.name, str) or not source.name:
-            raise InputError("name must be a text", value=source.name)
+            raise InputError("name must be a string", value=source.name)
         with located(file=source.file):
             made = cls(**toml_data(tables))
         made._source = source
@@ -135,7 +135,7 @@ class Scenario(Table):
         Parameters
         ----------
         changes : as ``{"mechanism.epsilon": 2, "devices.cap": None}``; a table or a list can be set as a whole.
-        name : what results call it; the same where absent.
+        name : its name in results; default: unchanged.
         """
         if not isinstance(changes, Mapping):
             raise InputError("changes must be a mapping from keys, as mechanism.epsilon, to values", value=changes)
@@ -148,17 +148,17 @@ class Scenario(Table):
         return self._made(tables, source)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy; an update is refused, as it would not be checked."""
+        """Return a copy; `update` is an error, as it would not be validated."""
         if update:
-            remedy = 'take scenario.replace({"mechanism.epsilon": 2})'
-            raise InputError("a scenario is not updated by model_copy", value=list(update), remedy=remedy)
+            remedy = 'use scenario.replace({"mechanism.epsilon": 2})'
+            raise InputError("a scenario cannot be updated by model_copy", value=list(update), remedy=remedy)
         return super().model_copy(deep=deep)
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        """What must hold between tables."""
+        """Check the rules between tables."""
         numbered = self.universe_table.objects is None
-        remedy = "only a file of objects in [universe] can have a column of popularity"
+        remedy = "only a file of objects in [universe] can have a column popularity"
         if numbered and self.popularity_table and self.popularity_table.kind == "given":
             raise rejection("must not be 'given'", key="popularity.kind", remedy=remedy)
         names: set[str] = set()
@@ -179,12 +179,12 @@ class Scenario(Table):
 
     @property
     def name(self) -> str:
-        """The built-in name, or the file's name without its ending."""
+        """The built-in name, or the file name without its suffix."""
         return self._source.name
 
     @cached_property
     def text(self) -> str:
-        """The TOML of what is played: as it was read, or with the keys that were replaced and the comments kept."""
+        """The scenario as TOML: as it was read, or with replaced keys; comments are kept."""
         tables, original = self.to_dict(), self._source.text
         if original and same_tables(original, tables):
             return original
@@ -193,12 +193,12 @@ class Scenario(Table):
 
     @property
     def file(self) -> str:
-        """The file as messages name it; of a built-in scenario its name."""
+        """The file as named in messages; for a built-in scenario its name."""
         return self._source.file
 
     @property
     def memoizes(self) -> bool:
-        """Whether devices have memory: by ``[devices]``, or else by the kind of the mechanism."""
+        """Whether devices memoize: by ``[devices]``, or by default of the mechanism."""
         from poolscope.devices.memoized import is_memoized
         from poolscope.devices.registry import MECHANISMS
 
@@ -206,12 +206,12 @@ class Scenario(Table):
 
     @property
     def tells_users_apart(self) -> bool:
-        """Whether reports of two names have nothing in common: two pseudonyms of one device share its kept answers."""
+        """Whether reports of two pseudonyms are independent; those of one device share its memoized responses."""
         return self.devices.rotate_after is None or not self.memoizes
 
     @property
     def named_files(self) -> list[str]:
-        """The files that it names, as it does."""
+        """The files that the scenario names."""
         named = [self.universe_table.objects, self.users.traces if self.users else None]
         named += [str(value) for name, value in self.mechanism.parameters.items() if name in FILE_PARAMETERS]
         named += [adversary.file for adversary in self.adversaries]
@@ -219,27 +219,27 @@ class Scenario(Table):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What a command asked for in place of what the file says, by the names of its options."""
+        """Values that a command overrode, by the names of its options."""
         return dict(self._source.asked)
 
     def with_asked(self, asked: Mapping[str, Any]) -> Self:
-        """The same scenario, which says what a command has asked for."""
+        """Return the scenario with these overridden values on record."""
         made = self.model_copy()
         made._source = replace(self._source, asked=asked)
         return made
 
     def universe(self) -> Universe:
-        """The universe of ``[universe]``; a file of objects is read once."""
+        """Return the universe of ``[universe]``; a file of objects is read once."""
         return self._objects[0]
 
     def game(self, seed: int, threads: Map = map) -> Game:
-        """The game that this scenario plays. The curator's estimates are drawn from the run's seed."""
+        """Build the game of this scenario. Estimated popularities derive from the run's seed."""
         from poolscope.scenario.build import build_game
 
         return build_game(self, seed, threads)
 
     def true_popularity(self, universe: Universe) -> np.ndarray:
-        """The popularity of ``[popularity]``, (size,) float64."""
+        """Return (size,) float64 the popularity of ``[popularity]``."""
         import numpy as np
 
         from poolscope.population import popularity
@@ -255,7 +255,7 @@ class Scenario(Table):
         return popularity.uniform(universe) if table.kind == "uniform" else self._column(universe)
 
     def given_popularity(self, adversary: AdversaryTable, universe: Universe) -> np.ndarray:
-        """The popularity that an adversary is given, by its own file or by the file of objects."""
+        """Return the given popularity of an adversary, from its own file or from the file of objects."""
         from poolscope.population.popularity import read_popularity
 
         if adversary.file is None:
@@ -263,9 +263,9 @@ class Scenario(Table):
         return read_popularity(self.resolve(adversary.file), universe)
 
     def resolve(self, path: str, *, place: str | None = None) -> Path:
-        """A path of the file, which is relative to the file's folder and stays inside it.
+        """Resolve a path relative to the scenario's folder, inside which it must stay.
 
-        ``place`` is the key that has the path, for the message.
+        ``place`` is the key of the path, for messages.
         """
         with located(file=self.file, place=place):
             if not is_inside(path):
@@ -274,33 +274,33 @@ class Scenario(Table):
                 remedy = f"write it beside them first: poolscope scenarios {self.name} > mine.toml"
                 raise InputError("a scenario without a folder cannot name files", value=path, remedy=remedy)
             target = self._source.folder / path
-            # A link can lead anywhere, and a scenario may have come with its folder from a stranger.
+            # a scenario and its folder are untrusted, and a link can point anywhere
             if not target.resolve().is_relative_to(self._source.folder.resolve()):
                 raise InputError("must not be a link out of the scenario's folder", value=path, remedy="copy the file")
             return target
 
     def input_paths(self, *others: str | os.PathLike[str] | None) -> list[Path]:
-        """All files that a command reads: its own, those that it names, and others as far as they are given."""
+        """Return all files that a command reads: the scenario, the files that it names, and others that are given."""
         own = [] if self.file == self.name else [self.file]
         named = [self.resolve(name) for name in self.named_files]
         return [Path(path) for path in (*own, *named, *others) if path is not None]
 
     def missing(self, table: str) -> InputError:
-        """The error of a command that needs a table which is not there."""
+        """Return the error of a missing table."""
         return InputError(f"must have a table [{table}]", file=self.file)
 
     def about(self) -> dict[str, Any]:
-        """What results keep of it, for JSON."""
+        """Return the description of the scenario that results store, for JSON."""
         about = {"name": self.name, "file": self.file, "title": self.title or self.name, "text": self.text}
         return about | {"asked": plain(self.asked)}
 
     def to_dict(self) -> dict[str, Any]:
-        """The tables as the file has them, nested; :meth:`from_dict` takes them again."""
+        """Return the tables, nested as in the file; the inverse of :meth:`from_dict`."""
         tables: dict[str, Any] = toml_data(self.model_dump(by_alias=True, exclude_unset=True))
         return tables
 
     def dump(self) -> dict[str, Any]:
-        """The tables for JSON: infinity is the text "inf"."""
+        """Return the tables for JSON, with infinity as the string "inf"."""
         tables: dict[str, Any] = plain(self.to_dict())
         return tables
 
@@ -319,7 +319,7 @@ class Scenario(Table):
             assert table.size is not None
             assert table.pools is not None
             with located(file=self.file, place="universe"):
-                taken = table.size * AN_OBJECT * (1 + len(self.adversaries))
+                taken = table.size * BYTES_PER_OBJECT * (1 + len(self.adversaries))
                 check_memory(f"{table.size:,} objects", taken, "take a smaller size")
                 content = Universe.sized(table.size, table.pools), None
         for i, adversary in enumerate(self.adversaries):
@@ -329,7 +329,7 @@ class Scenario(Table):
         return content
 
     def _column(self, universe: Universe) -> np.ndarray:
-        """The popularity in the file of objects."""
+        """Return the popularity column of the file of objects."""
         from poolscope.population.popularity import given
 
         assert self.universe_table.objects is not None
@@ -341,9 +341,9 @@ class Scenario(Table):
 
 
 def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
-    """Read and check a scenario: a built-in name, or a TOML file.
+    """Load a scenario: a built-in name, or a TOML file.
 
-    Files that the scenario names are read where they are used.
+    Files that the scenario names are read when they are needed.
 
     Examples
     --------
@@ -367,16 +367,16 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
     check_regular(path)
     with reading(path):
         with path.open("rb") as stream:
-            content = stream.read(LARGEST_FILE + 1)
-        if len(content) > LARGEST_FILE:
-            raise InputError(f"must have at most {LARGEST_FILE} bytes")
-        # Some editors write a byte order mark, which TOML does not know.
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise InputError(f"must have at most {MAX_FILE_BYTES} bytes")
+        # some editors write a byte order mark, which is not valid TOML
         text = content.decode("utf-8-sig")
     return parse(text, name=path.stem, file=path)
 
 
 def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -> Scenario:
-    """Check the TOML text of a scenario; without a file, it cannot name others."""
+    """Parse the TOML text of a scenario; without a file, it cannot name other files."""
     file, folder = (name, None) if file is None else (os.fspath(file), Path(file).parent)
     with located(file=file):
         tables = parse_toml(text)
@@ -384,7 +384,7 @@ def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -
 
 
 def same_tables(text: str, tables: Mapping[str, Any] | str) -> bool:
-    """Whether a text says these tables, or what another text says: values, and the order of pools."""
+    """Return whether a text has the same tables as another text or mapping, including the order of pools."""
     if text == tables:
         return True
     try:
@@ -396,10 +396,10 @@ def same_tables(text: str, tables: Mapping[str, Any] | str) -> bool:
     return json.dumps(one, ensure_ascii=False) == json.dumps(other, ensure_ascii=False)
 
 
-def as_kept(about: Any) -> Scenario:
-    """The scenario that `Scenario.about` told of; files that it names are not looked for."""
+def scenario_from_record(about: Any) -> Scenario:
+    """Restore the scenario of a `Scenario.about` record; files that it names are not read."""
     if not isinstance(about, dict) or not all(isinstance(about.get(key), str) for key in ("name", "file", "text")):
-        raise InputError("must have the texts name, file and text", place="scenario")
+        raise InputError("must have the strings name, file and text", place="scenario")
     asked = about.get("asked", {})
     if not isinstance(asked, dict):
         raise InputError("must be an object", value=asked, place="scenario.asked")
@@ -407,13 +407,13 @@ def as_kept(about: Any) -> Scenario:
 
 
 def builtin_names() -> list[str]:
-    """The built-in scenarios."""
+    """Return the names of the built-in scenarios."""
     folder = resources.files("poolscope.scenario") / "builtin"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def builtin_text(name: str) -> str:
-    """The TOML of a built-in scenario, to start one's own from."""
+    """Return the TOML text of a built-in scenario."""
     known = builtin_names()
     if name not in known:
         raise InputError("unknown scenario", value=name, remedy=did_you_mean(name, known))

@@ -1,4 +1,4 @@
-"""TOML: texts to tables, values of Python to tables, and tables to a text that keeps its comments."""
+"""TOML: parsing, conversion of Python values, and editing of a text that keeps its comments."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from tomlkit.items import AoT, Item
 
 MAX_BITS = 1024
-"""Bits of an integer; a message cannot show one without end."""
+"""Maximum number of bits of an integer."""
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The tables of a text."""
+    """Parse TOML text into tables."""
     try:
         return tomllib.loads(text)
     except RecursionError:
         raise InputError("must not be nested that deeply") from None
     except ValueError as error:
-        # tomllib has the line only in its words, and not at all for an integer without end.
+        # tomllib gives the line only in its message, and not at all for a very long integer
         message, _, where = str(error).partition(" (at ")
         line = re.match(r"line (\d+)", where)
         number = line[1] if line else str(text.count("\n") + 1)
@@ -32,7 +32,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def toml_data(value: Any, place: str = "") -> Any:
-    """A value from Python as TOML gives it: tuples are lists, NumPy numbers are numbers, a key with None is absent."""
+    """Convert a Python value to TOML types: tuples to lists, NumPy values to numbers; keys with None are dropped."""
     try:
         return _toml_data(value, place)
     except RecursionError:
@@ -47,7 +47,7 @@ def _toml_data(value: Any, place: str) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str) or not _is_unicode(key):
-                raise InputError("keys must be texts", value=key, place=place or None)
+                raise InputError("keys must be strings", value=key, place=place or None)
         entries = ((key, entry) for key, entry in value.items() if entry is not None)
         return {key: _toml_data(entry, f"{place}.{key}" if place else key) for key, entry in entries}
     if isinstance(value, list | tuple):
@@ -55,12 +55,12 @@ def _toml_data(value: Any, place: str) -> Any:
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
         raise InputError(f"must have at most {MAX_BITS} bits", place=place or None)
     if not isinstance(value, str | int | float | date | time) or (isinstance(value, str) and not _is_unicode(value)):
-        raise InputError("must be what TOML can say: texts, numbers, lists, tables", value=value, place=place or None)
+        raise InputError("must be a TOML type: string, number, list or table", value=value, place=place or None)
     return value
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text can be written: half of a surrogate pair cannot."""
+    """Return whether a string can be encoded; lone surrogates cannot."""
     try:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
@@ -68,9 +68,9 @@ def _is_unicode(text: str) -> bool:
 
 
 def merged_toml(original: str, tables: Mapping[str, Any]) -> str:
-    """The original with the keys that differ from these tables set, added or removed: its comments and order stay.
+    """Return the original text, edited to match these tables; comments and order are kept.
 
-    Whoever needs to be sure that it says these tables reads it back.
+    The result is not verified; callers parse it again.
     """
     import tomlkit
 
@@ -79,7 +79,7 @@ def merged_toml(original: str, tables: Mapping[str, Any]) -> str:
         _merge(document, tables)
         return document.as_string().rstrip("\n") + "\n"
     except Exception:
-        # a text is checked by tomllib; where tomlkit stumbles over it, its comments are lost and nothing else
+        # the text is valid for tomllib; where tomlkit fails on it, only its comments are lost
         if not original:
             raise
         return merged_toml("", tables)
@@ -106,7 +106,7 @@ def _merge(table: MutableMapping[str, Any], wanted: Mapping[str, Any], *, top: b
 
 
 def _kept_entries(found: AoT, wanted: list[Any]) -> bool:
-    """Remove the entries of other names; say whether the rest begins what is wanted."""
+    """Remove entries of other names; return whether the remaining ones are a prefix of the wanted ones."""
     names = [entry["name"] for entry in wanted]
     for index in reversed(range(len(found))):
         if found[index].get("name") not in names:
@@ -115,7 +115,7 @@ def _kept_entries(found: AoT, wanted: list[Any]) -> bool:
 
 
 def _item(value: Any, *, top: bool) -> Any:
-    """Tables at the top have a header, those within them stand in a line."""
+    """Return a tomlkit item: top-level tables with a header, nested ones inline."""
     import tomlkit
 
     if isinstance(value, dict):

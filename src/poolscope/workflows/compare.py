@@ -55,7 +55,6 @@ from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.build import (
-    as_asked,
     build_game,
     build_mechanism,
     is_own,
@@ -65,8 +64,9 @@ from poolscope.scenario.build import (
     parameters_of,
     place_of,
     takes_epsilon,
+    with_overrides,
 )
-from poolscope.scenario.scenario import Scenario, as_kept
+from poolscope.scenario.scenario import Scenario, scenario_from_record
 
 FILE = "comparison.json"
 
@@ -195,7 +195,7 @@ def read_comparison(folder: Path) -> Comparison:
     path = folder / FILE
     found = read_json(path)
     with located(file=path):
-        comparison = record_from(Comparison, found, readers={Scenario: as_kept})
+        comparison = record_from(Comparison, found, readers={Scenario: scenario_from_record})
         if not comparison.results:
             raise InputError("must not be empty", place="results")
     return comparison
@@ -251,7 +251,7 @@ def compare(
     check_count("estimate_from", estimate_from)
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
-    scenario = as_asked(scenario, observations=observations, threshold=threshold)
+    scenario = with_overrides(scenario, observations=observations, threshold=threshold)
     # build all mechanisms before the first game: a missing parameter is reported at once
     choices = list(compared_mechanisms(scenario, mechanisms, epsilons))
     results: list[Leak] = []

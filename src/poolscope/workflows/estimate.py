@@ -15,10 +15,10 @@ from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import check_output, open_table, writing
 from poolscope.population.universe import Universe
-from poolscope.reports.checks import Checks
+from poolscope.reports.checks import ReportChecks
 from poolscope.reports.estimators import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
-from poolscope.reports.frequencies import Counting
+from poolscope.reports.frequencies import FrequencyCounter
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import Scenario
 
@@ -89,10 +89,10 @@ def estimate(
         check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path))
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
-    counting = Counting(mechanism, engine or Local(), method)
+    counting = FrequencyCounter(mechanism, engine or Local(), method)
     columns = mechanism.report_columns
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
-    checks = Checks(build_device(scenario, mechanism))
+    checks = ReportChecks(build_device(scenario, mechanism))
     for users, reports in blocks(open_table(path), columns, universe, rows=rows):
         counting.add(reports)
         if scenario.tells_users_apart and not checks.enough:

@@ -28,7 +28,7 @@ from poolscope.devices.policy import ReportingPolicy
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.universe import Universe
 from poolscope.reports.files import MEMORY_BYTES, blocks, numeric_columns, report_frame, row_bytes, rows_within
-from poolscope.scenario.build import build_device, build_mechanism, build_sending
+from poolscope.scenario.build import build_device, build_mechanism, build_policy
 from poolscope.scenario.scenario import Scenario
 
 #: Rows of a block of the file, and of a piece that a thread processes within its cache.
@@ -100,7 +100,7 @@ def obfuscate(
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     columns = mechanism.report_columns
-    device, policy = build_device(scenario, mechanism), build_sending(scenario)
+    device, policy = build_device(scenario, mechanism), build_policy(scenario)
     engine, source = engine or Local(), open_table(path)
     user_numbers = UserNumbers(source.check_names)
     if height := source.height():

@@ -1,4 +1,4 @@
-"""Writing so that nothing is ever half there: beside, flushed, renamed."""
+"""Atomic writing: a temporary file in the same folder is flushed and renamed."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-#: How the name of a file that is not finished ends; it begins with a dot.
+#: Suffix of the names of unfinished files, which begin with a dot.
 UNFINISHED = ".part"
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside the target to write to; on success it is flushed and takes the target's place.
+    """Yield a temporary path in the target's folder; on success the file is flushed and replaces the target.
 
-    The name beside is drawn, not the process's number: two machines may write the same file.
+    The name is random rather than the process's number, as two machines may write the same file.
     """
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}{UNFINISHED}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{UNFINISHED}")
     try:
-        yield beside
-        put_in_place(beside, path)
+        yield temporary
+        put_in_place(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def put_in_place(beside: Path, path: Path) -> None:
-    """Flush a finished file and give it its name, in the same file system."""
-    with beside.open("rb+") as stream:
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Flush a finished file and rename it, within the same file system."""
+    with temporary.open("rb+") as stream:
         os.fsync(stream.fileno())
-    beside.replace(path)
+    temporary.replace(path)
     flush_folder(path.parent)
 
 
 def flush_folder(folder: Path) -> None:
-    """Make a new name in the folder outlive a power cut, where the system can."""
+    """Flush the entries of a folder, so that a rename survives a power failure, where the system supports it."""
     with suppress(OSError):
         entry = os.open(folder, os.O_RDONLY)
         try:
@@ -46,29 +46,29 @@ def flush_folder(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace the file's text at once."""
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8", newline="\n")
+    """Replace the text of a file atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
-    """Replace the file's content at once."""
-    with replacing(path) as beside:
-        beside.write_bytes(data)
+    """Replace the content of a file atomically."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether a file has the name of one that is not finished."""
+    """Return whether a file has the name of an unfinished one."""
     return path.name.startswith(".") and path.name.endswith(UNFINISHED)
 
 
 def sweep(folder: Path) -> None:
-    """Take away what a killed process left unfinished in the folder."""
+    """Remove the unfinished files that a killed process left in a folder."""
     for path in folder.glob(f".*{UNFINISHED}"):
         path.unlink(missing_ok=True)
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """Return the SHA-256 checksum of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

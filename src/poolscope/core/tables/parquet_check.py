@@ -1,14 +1,12 @@
-"""Bytes that decoding some rows of a Parquet file makes, from what its page headers say, and cuts that bound them.
+"""Validation of the metadata of Parquet files before they are decoded, and bounds on the memory of decoding.
 
-A value is never longer than its page or its dictionary. The pages and dictionaries that some rows touch therefore
-bound the bytes of their texts, before any of them is decoded.
+Decoders trust the counts and sizes that a file declares: a negative one, or one of 2^60, makes them allocate that much
+memory, which ends the process without an exception. Files are untrusted, so the footer and all page headers are checked
+first; page contents are not read. The headers also bound the memory of decoding: a page of kilobytes may decompress to
+gigabytes, and a list may repeat one value a billion times.
 
-Whether a Parquet file's own account of itself can be true, before a decoder believes it.
-
-A decoder takes the counts and sizes of a file at their word: a negative one, or one of 2^60, ends the whole process as
-memory of that size is asked for, and no exception says so. Files come from strangers, so the footer and the headers of
-all pages are read here first: a few bytes of every page, none of its content. What they say is also what decoding will
-take: a page of kilobytes may unpack to gigabytes, and a list repeat one value a billion times.
+A value is never longer than its page or its dictionary. The pages and dictionaries that a range of rows touches
+therefore bound the bytes of its strings.
 
 References
 ----------
@@ -26,12 +24,12 @@ from typing import Any, BinaryIO
 
 from poolscope.core.errors import InputError, reading
 
-#: Bytes that decoding takes for each byte of the largest page.
-UNPACKED = 3
+#: Memory of decoding, per byte of the largest page.
+DECODING_FACTOR = 3
 
 
 class Extents:
-    """Runs of rows, one after the other, and the bytes that touching a run takes."""
+    """Consecutive runs of rows, and the bytes that reading any row of a run takes."""
 
     def __init__(self) -> None:
         self._ends, self._bytes = [0], [0]
@@ -42,19 +40,20 @@ class Extents:
         self._bytes.append(self._bytes[-1] + size)
 
     def taken(self, first: int, end: int) -> int:
-        """Bytes of all runs that hold a row from `first` (from 0) to before `end`."""
+        """Return the bytes of all runs that contain rows `first` (from 0) to `end` - 1."""
         return self._bytes[bisect_left(self._ends, end)] - self._bytes[bisect_right(self._ends, first) - 1]
 
 
 @dataclass
 class Leaf:
-    """A column of values.
+    """A leaf column of the schema.
 
     Parameters
     ----------
-    pages, groups : what each page takes, and what each row group decodes as a whole (dictionaries, lists).
-    largest : bytes of the largest page; lists : of the largest row group of lists.
-    fixed : bytes of each row, where the schema fixes the length of values: a dictionary's are copied for each row.
+    pages, groups : bytes of each page, and of what each row group decodes as a whole (dictionaries, lists).
+    largest : bytes of the largest page.
+    lists : bytes of the largest row group of lists.
+    fixed : bytes of each value of fixed length, as dictionary values are copied for each row.
     """
 
     pages: Extents = field(default_factory=Extents)
@@ -64,19 +63,20 @@ class Leaf:
     fixed: int = 0
 
     def taken(self, first: int, end: int) -> int:
-        """Bytes that decoding rows `first` (from 0) to before `end` makes, at most."""
+        """Return an upper bound on the bytes of decoding rows `first` (from 0) to `end` - 1."""
         return self.pages.taken(first, end) + self.groups.taken(first, end) + self.fixed * (end - first)
 
 
 @dataclass
 class Account:
-    """What a Parquet file says of itself.
+    """The checked metadata of a Parquet file.
 
     Parameters
     ----------
-    rows : in all; group_rows : of the largest row group.
+    rows : number of rows.
     size : bytes of the file.
-    leaves : the columns of values, by their path in the schema.
+    group_rows : rows of the largest row group.
+    leaves : the leaf columns, by their path in the schema.
     """
 
     rows: int
@@ -85,23 +85,23 @@ class Account:
     leaves: dict[tuple[str, ...], Leaf] = field(default_factory=dict)
 
     def decoding(self, columns: Container[str]) -> int:
-        """Bytes that decoding any row of these columns takes."""
-        return sum(UNPACKED * leaf.largest + leaf.lists for leaf in self._of(columns))
+        """Return the bytes that decoding any row of these columns takes."""
+        return sum(DECODING_FACTOR * leaf.largest + leaf.lists for leaf in self._of(columns))
 
     def taken(self, columns: Container[str], first: int, end: int) -> int:
-        """Bytes of texts and lists that decoding rows `first` (from 0) to before `end` makes, at most."""
+        """Return an upper bound on the bytes of strings and lists of rows `first` (from 0) to `end` - 1."""
         return sum(leaf.taken(first, end) for leaf in self._of(columns))
 
     def cuts(self, columns: Container[str], rows: int, max_bytes: int) -> Iterator[tuple[int, int]]:
-        """Cut all rows into runs: the first row of each, from 0, and how many, at most `rows`.
+        """Yield the first row (from 0) and the length of consecutive runs of at most `rows` rows.
 
-        A run makes at most `max_bytes` bytes beside what its first row makes by itself.
+        A run takes at most `max_bytes` bytes in addition to those of its first row.
         """
         first = 0
         while first < self.rows:
             count = min(rows, self.rows - first)
-            most = max_bytes + self.taken(columns, first, first + 1)
-            while count > 1 and self.taken(columns, first, first + count) > most:
+            limit = max_bytes + self.taken(columns, first, first + 1)
+            while count > 1 and self.taken(columns, first, first + count) > limit:
                 count = (count + 1) // 2
             yield first, count
             first += count
@@ -112,43 +112,43 @@ class Account:
 
 MAGIC = b"PAR1"
 
-#: Values of a page and rows of a row group: far more than any writer puts there, and less than ends a process.
+#: Maximum number of values of a page and rows of a row group: far more than writers use.
 MAX_VALUES, MAX_ROWS = 1 << 27, 1 << 31
 
-#: Bytes of a page header, with its statistics; those of a footer are all that it says it has.
+#: Maximum bytes of a page header, with its statistics.
 HEADER = 1 << 16
 
-#: Bytes that decoding takes for each value of lists (texts, others), which are decoded a row group at a time and held
-#: twice while they grow.
+#: Memory of decoding per value of lists (strings, others), which are decoded by row group and held twice while they
+#: grow.
 LISTED = {True: 48, False: 24}
 
-#: The types of texts, and of values of a fixed length.
+#: Physical types of strings, and of values of fixed length.
 BYTE_ARRAY, FIXED_BYTES = 6, 7
 
-#: How deep a footer may nest.
-DEEPEST = 16
+#: Maximum nesting depth of a footer.
+MAX_DEPTH = 16
 
 Struct = dict[int, Any]
 
 
 class _Malformed(Exception):
-    """What is read is no such structure."""
+    """The bytes are not the expected structure."""
 
 
-def check_file(path: Path, most: int = 1 << 50) -> Account:
-    """An `InputError` on a file that cannot be what it says, or has more than so many rows."""
+def check_file(path: Path, max_rows: int = 1 << 50) -> Account:
+    """Return the checked metadata of a file; raise an `InputError` if it is inconsistent or has too many rows."""
     with reading(path), path.open("rb") as stream:
-        return check(stream, most)
+        return check(stream, max_rows)
 
 
-def check(stream: BinaryIO, most: int = 1 << 50) -> Account:
-    """The same for a stream, which is left at its start."""
+def check(stream: BinaryIO, max_rows: int = 1 << 50) -> Account:
+    """Return the checked metadata of a stream, which is rewound to its start."""
     try:
         footer = _footer(stream)
         account = Account(_within(footer[3], 0, 1 << 62, "rows"), stream.seek(0, os.SEEK_END))
-        if account.rows > most:
-            raise InputError(f"must have at most {most} rows", value=account.rows)
-        # columns of fixed length have few schemas: the longest stands for all
+        if account.rows > max_rows:
+            raise InputError(f"must have at most {max_rows} rows", value=account.rows)
+        # the longest fixed length bounds those of all columns
         lengths = (_within(element.get(2, 0), 0, 1 << 31, "length of a value") for element in footer[2])
         fixed = max(lengths, default=0)
         for chunk, rows in _chunks(footer):
@@ -176,7 +176,7 @@ def _footer(stream: BinaryIO) -> Struct:
 
 
 def _chunks(footer: Struct) -> Iterator[tuple[Struct, int]]:
-    """The metadata of every column of every row group, and the rows of the group."""
+    """Yield the metadata of every column chunk, and the rows of its row group."""
     if sum(group[3] for group in footer[4]) != footer[3]:
         raise _Malformed("its row groups have not the rows that it says")
     for group in footer[4]:
@@ -186,9 +186,9 @@ def _chunks(footer: Struct) -> Iterator[tuple[Struct, int]]:
 
 
 def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int, leaf: Leaf) -> None:
-    """The pages of a column lie one behind the other in the file and hold its values; what they take goes to `leaf`."""
+    """Check that the pages of a column chunk are contiguous and contain its values; add their sizes to `leaf`."""
     size = stream.seek(0, os.SEEK_END)
-    # A list in a row has several values, but no more than a page for each row could.
+    # rows of lists have several values each
     values = _within(chunk[5], 0, MAX_ROWS, "values")
     start = _within(chunk.get(11) or chunk[9], 4, size, "offset of a column")
     end = start + _within(chunk[7], 0, size - start, "size of a column")
@@ -218,7 +218,7 @@ def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int, leaf: Leaf) -> None
 
 
 def _page_values(header: Struct) -> int:
-    """How many values of the column a page holds: a page of a dictionary none."""
+    """Return the number of values of a page; 0 for a dictionary page."""
     for number in (5, 8):
         if number in header:
             inner = header[number]
@@ -238,15 +238,15 @@ def _within(value: Any, low: int, high: int, what: str) -> int:
 
 
 class _Compact:
-    """Structures of Thrift's compact protocol, as numbered fields; `place` is how far it has read."""
+    """Reader of Thrift's compact protocol: structures as numbered fields; `place` is the read position."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self.place, self._depth = data, 0, 0
 
     def struct(self) -> Struct:
-        """The fields that follow, up to the end of the structure."""
+        """Read the fields up to the end of the structure."""
         self._depth += 1
-        if self._depth > DEEPEST:
+        if self._depth > MAX_DEPTH:
             raise _Malformed("it is nested too deeply")
         fields: Struct = {}
         number = 0
@@ -267,7 +267,7 @@ class _Compact:
         if count > len(self._data) - self.place:
             raise _Malformed("its metadata is too short")
         kind = head & 15
-        # in a list a truth value has a byte of its own
+        # in a list a boolean takes one byte
         return [self._byte() if kind in (1, 2) else self._value(kind) for _ in range(count)]
 
     def _byte(self) -> int:
@@ -294,7 +294,7 @@ class _Compact:
         return value >> 1 ^ -(value & 1)
 
 
-#: How a value of each type of the protocol is read. Not held by the reader: it would hold itself, and what it has read.
+#: Readers of the types of the protocol; at module level, as a reader that refers to itself is freed late.
 _READERS: dict[int, Callable[[_Compact], Any]] = {
     1: lambda _: True,
     2: lambda _: False,

@@ -1,6 +1,6 @@
-"""Parquet, a folder of Parquet files, or CSV, in batches of rows.
+"""Reading of Parquet files, folders of Parquet files, and CSV, in batches of rows.
 
-A batch knows its file and the number of its first row, so that whoever checks a value can say where it stands.
+A batch knows its file and the number of its first row, so that error messages can name the row.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ from poolscope.core.errors import InputError, one_line, reading
 from poolscope.core.files import check_regular, folder_files
 from poolscope.core.machine import as_bytes, check_memory
 from poolscope.core.suppress_stderr import suppressed
-from poolscope.core.tables.batch import Batch, chosen
+from poolscope.core.tables.batch import Batch, select_columns
 from poolscope.core.tables.parquet_check import Account, check_file
 from poolscope.core.tables.text import read_back, text_batches
 
-#: Rows of a Parquet batch at most; more would save nothing.
+#: Maximum number of rows of a Parquet batch; larger batches are not faster.
 MAX_ROWS = 1 << 17
 
-#: Bytes that parsing a byte of CSV takes at the worst: a position of three characters becomes a text, a number, a row.
-PARSED = 16
+#: Memory of parsing a byte of CSV in the worst case: a field of three characters becomes a string, a number and a row.
+PARSING_FACTOR = 16
 
-#: Bytes that reading holds of a file at once where nobody says otherwise.
+#: Default memory of one batch.
 BATCH_BYTES = 64 << 20
 
-#: Bytes that a row of names takes where all rows are held, with what is made of it.
+#: Memory of a row of names, and of what is derived from it, where all rows are held.
 HELD = 100
 
-#: Bytes that what is held of a file of any size may take, and for each byte of a larger one: no file of a few kilobytes
-#: is worth gigabytes.
-FREE, FOR_A_BYTE = 1 << 30, 1 << 8
+#: Memory that a file of any size may take, and per byte of a larger one: no file of kilobytes may take gigabytes.
+FREE, MEMORY_PER_BYTE = 1 << 30, 1 << 8
 
 SHORTER = "write shorter names"
 
@@ -46,7 +45,7 @@ ENDINGS = (".csv", ".parquet")
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A table to read: one file, or the Parquet files of a folder in the order of their names."""
+    """A table to read: one file, or the Parquet files of a folder, sorted by name."""
 
     path: Path
     files: tuple[Path, ...]
@@ -57,70 +56,70 @@ class Source:
         columns: Sequence[str],
         *,
         optional: Sequence[str] = (),
-        most: int = 1 << 50,
+        max_rows: int = 1 << 50,
         max_bytes: int = BATCH_BYTES,
         row_bytes: int = 64,
         held: int = 0,
     ) -> Iterator[Batch]:
-        """The rows in order, of which at most `max_bytes` bytes are held.
+        """Yield the rows in order, in batches of at most `max_bytes` bytes.
 
         Parameters
         ----------
-        columns : the columns that are needed; a file without one of them is an error.
-        optional : columns that are read where they are there.
-        most : rows that a Parquet file may say to have.
-        row_bytes : what a row takes, for Parquet.
-        held : bytes of each row that the caller keeps: more than there are is refused before any of them is read.
+        columns : required columns.
+        optional : columns that are read where they exist.
+        max_rows : maximum number of rows that a Parquet file may declare.
+        row_bytes : memory of a row, for Parquet.
+        held : bytes of each row that the caller keeps; checked against the available memory before reading.
         """
         empty = True
-        wanted = partial(chosen, columns=columns, optional=optional)
+        wanted = partial(select_columns, columns=columns, optional=optional)
         for file in self.files:
             with reading(file):
                 if self.text:
-                    found = text_batches(file, wanted, max(1 << 12, max_bytes // PARSED))
+                    found = text_batches(file, wanted, max(1 << 12, max_bytes // PARSING_FACTOR))
                 else:
                     rows = _batch_rows(max_bytes, row_bytes)
-                    found = _parquet_batches(file, wanted, rows, max_bytes, most=most, held=held)
+                    found = _parquet_batches(file, wanted, rows, max_bytes, max_rows=max_rows, held=held)
                 for first, frame in found:
                     empty = False
                     yield Batch(file=file, first=first, frame=frame, text=self.text)
         if empty:
             raise InputError("must have at least one row", file=self.path)
 
-    def rows(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, folder: Path) -> Iterator[Rows]:
-        """The rows in order, cut for others to read: at most `max_bytes` bytes each.
+    def rows(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, folder: Path) -> Iterator[RowRange]:
+        """Yield ranges of rows for other processes to read, of at most `max_bytes` bytes each.
 
-        Parquet is not read for that; CSV is, and its rows are kept as Parquet in the folder.
+        Parquet is not read for this. CSV is read, and its rows are written as Parquet files into the folder.
         """
-        most, empty = _batch_rows(max_bytes, row_bytes), True
+        rows, empty = _batch_rows(max_bytes, row_bytes), True
         if self.text:
             for batch in self.batches(columns, max_bytes=max_bytes, row_bytes=row_bytes):
-                for start in range(0, batch.frame.height, most):
-                    frame, first = batch.frame[start : start + most], batch.first + start
-                    kept = folder / f"{first}.rows"
-                    frame.write_parquet(kept, compression="uncompressed", statistics=False)
+                for start in range(0, batch.frame.height, rows):
+                    frame, first = batch.frame[start : start + rows], batch.first + start
+                    copy = folder / f"{first}.rows"
+                    frame.write_parquet(copy, compression="uncompressed", statistics=False)
                     size = int(frame.estimated_size())
-                    yield Rows(file=batch.file, first=first, count=frame.height, size=size, place=kept, text=True)
+                    yield RowRange(file=batch.file, first=first, count=frame.height, size=size, place=copy, text=True)
             return
         for file in self.files:
             with reading(file):
-                wanted = partial(chosen, columns=columns, optional=())
-                for first, count, size in _parquet_cut(file, wanted, most, max_bytes)[1]:
+                wanted = partial(select_columns, columns=columns, optional=())
+                for first, count, size in _parquet_cut(file, wanted, rows, max_bytes)[1]:
                     empty = False
-                    yield Rows(file=file, first=first, count=count, size=size, place=file.absolute(), text=False)
+                    yield RowRange(file=file, first=first, count=count, size=size, place=file.absolute(), text=False)
         if empty:
             raise InputError("must have at least one row", file=self.path)
 
     def height(self) -> int | None:
-        """How many rows there are, as Parquet files say; None of CSV."""
+        """Return the number of rows that Parquet files declare; None for CSV."""
         return None if self.text else sum(check_file(file).rows for file in self.files)
 
     def check_names(self, size: int) -> None:
-        """Refuse names of so many bytes, if they are more than may be held of files of this size."""
+        """Check that names of `size` bytes fit into the memory that files of this size may take."""
         check_held("its names", size, self.path, SHORTER, sum(file.stat().st_size for file in self.files))
 
     def state(self) -> dict[Path, tuple[int, int]]:
-        """Size and time of change of every file: another state is another table."""
+        """Return size and modification time of every file, to detect changes."""
         found = {}
         for file in self.files:
             with reading(file):
@@ -130,14 +129,14 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
-    """Some rows of a file, to be read by whoever gets to know of them.
+class RowRange:
+    """A range of rows of a file, to be read by another process.
 
     Parameters
     ----------
-    file, first, count : whose they are, and which.
-    size : bytes of their names, at most.
-    place : the Parquet file to read, from anywhere: the file itself or, of CSV, which has no places, one of the rows.
+    file, first, count : the file, its first row and the number of rows.
+    size : upper bound on the bytes of their names.
+    place : absolute path of the Parquet file to read: the file itself, or the copy of the rows of a CSV file.
     text : whether the file is CSV.
     """
 
@@ -149,7 +148,7 @@ class Rows:
     text: bool
 
     def read(self, columns: Sequence[str]) -> Batch:
-        """The rows, fewer where the file has changed."""
+        """Read the rows; fewer where the file has changed."""
         with decoding(self.file):
             rows = scan(self.place).select(columns)
             frame = _texts(rows.slice(0 if self.text else self.first - 1, self.count).collect())
@@ -157,7 +156,7 @@ class Rows:
 
 
 def open_table(path: str | PathLike[str]) -> Source:
-    """A table by its file's ending, .parquet or .csv, or a folder of Parquet files."""
+    """Open a .parquet or .csv file, or a folder of Parquet files."""
     path = Path(path)
     if not path.is_dir():
         return _open_file(path, "must end in .csv or .parquet, or be a folder of Parquet files")
@@ -165,7 +164,7 @@ def open_table(path: str | PathLike[str]) -> Source:
 
 
 def open_file(path: str | PathLike[str]) -> Source:
-    """A table that is one file, as all that a scenario names are."""
+    """Open a table that must be one file, as those that a scenario names."""
     path = Path(path)
     if path.is_dir():
         raise InputError("must be a file, is a folder", file=path)
@@ -181,11 +180,11 @@ def _open_file(path: Path, rule: str) -> Source:
 
 
 def read_table(
-    path: str | PathLike[str], columns: Sequence[str], *, optional: Sequence[str] = (), most: int = 1 << 50
+    path: str | PathLike[str], columns: Sequence[str], *, optional: Sequence[str] = (), max_rows: int = 1 << 50
 ) -> Batch:
-    """All rows of a small table, as one batch."""
+    """Read all rows of a small table as one batch."""
     batches, held = list[Batch](), 0
-    for batch in open_file(path).batches(columns, optional=optional, most=most, held=HELD):
+    for batch in open_file(path).batches(columns, optional=optional, max_rows=max_rows, held=HELD):
         held += batch.text_bytes
         check_held("its texts", held, Path(path), SHORTER)
         batches.append(batch)
@@ -193,7 +192,7 @@ def read_table(
 
 
 def check_names(file: Path, columns: Sequence[str]) -> None:
-    """Refuse a Parquet file in which one of these columns is no name, or all of them are more than may be held."""
+    """Check that these columns of a Parquet file are names, and fit into memory."""
     held, source = 0, open_file(file)
     for batch in source.batches(columns) if columns and source.height() else ():
         for column in columns:
@@ -203,22 +202,22 @@ def check_names(file: Path, columns: Sequence[str]) -> None:
 
 
 def check_held(what: str, size: int, file: Path, remedy: str, file_size: int | None = None) -> None:
-    """Refuse what takes more memory than is left, or than a file of its size is worth."""
+    """Check required memory against what is available, and against what a file of this size may take."""
     with reading(file):
         file_size = file.stat().st_size if file_size is None else file_size
         check_memory(what, size, remedy)
-        if size > (most := max(FREE, FOR_A_BYTE * file_size)):
+        if size > (most := max(FREE, MEMORY_PER_BYTE * file_size)):
             rule = f"{what} would take about {as_bytes(size)} of memory"
             raise InputError(f"{rule}, a file of {as_bytes(file_size)} may take {as_bytes(most)}", remedy=remedy)
 
 
 def scan(file: Path) -> pl.LazyFrame:
-    """A Parquet file by its name alone: brackets and equals signs in it mean nothing."""
+    """Scan a Parquet file; brackets and equals signs in its name have no special meaning."""
     return pl.scan_parquet(file, glob=False, hive_partitioning=False)
 
 
 def scan_written(path: Path, names: Sequence[str]) -> pl.LazyFrame:
-    """A table that a command wrote, with these columns as the texts that were written."""
+    """Scan a table that a command wrote, with these columns as the original strings."""
     if path.suffix.lower() != ".csv":
         return scan(path).with_columns(pl.col(names).cast(pl.String))
     table = pl.scan_csv(path, glob=False, schema_overrides=dict.fromkeys(names, pl.String))
@@ -231,7 +230,7 @@ def _batch_rows(max_bytes: int, row_bytes: int) -> int:
 
 @contextmanager
 def decoding(file: Path) -> Iterator[None]:
-    """Turn what goes wrong when a Parquet file is read, polars' own errors too, into an `InputError` on that file."""
+    """Convert errors of reading a Parquet file, including those of polars, into an `InputError` on that file."""
     with reading(file), suppressed():
         try:
             yield
@@ -242,12 +241,12 @@ def decoding(file: Path) -> Iterator[None]:
 
 
 def _parquet_batches(
-    file: Path, wanted: Callable[[Sequence[str]], list[str]], rows: int, max_bytes: int, *, most: int, held: int
+    file: Path, wanted: Callable[[Sequence[str]], list[str]], rows: int, max_bytes: int, *, max_rows: int, held: int
 ) -> Iterator[tuple[int, pl.DataFrame]]:
-    table, cuts = _parquet_cut(file, wanted, rows, max_bytes, most=most, held=held)
+    table, cuts = _parquet_cut(file, wanted, rows, max_bytes, max_rows=max_rows, held=held)
     with decoding(file):
         for first, count, _ in cuts:
-            # A slice at a time rather than one streaming scan: every version of polars reads it alike.
+            # slices rather than one streaming scan, as all versions of polars read slices the same way
             yield first, _texts(table.slice(first - 1, count).collect())
 
 
@@ -257,11 +256,11 @@ def _parquet_cut(
     rows: int,
     max_bytes: int,
     *,
-    most: int = 1 << 50,
+    max_rows: int = 1 << 50,
     held: int = 0,
 ) -> tuple[pl.LazyFrame, Iterator[tuple[int, int, int]]]:
-    """The columns of a file that is what it says, and each batch: its first row, from 1, its rows, bytes of names."""
-    account = check_file(file, most)
+    """Return the checked columns of a file, and for each batch its first row (from 1), rows, and bytes of names."""
+    account = check_file(file, max_rows)
     with decoding(file):
         table = scan(file)
         schema = table.collect_schema()
@@ -278,15 +277,15 @@ def _parquet_cut(
 
 
 def check_decoding(file: Path, account: Account, kinds: Mapping[str, pl.DataType], held: int = 0) -> None:
-    """Refuse a file whose columns would take more than there is: for decoding some rows, or for holding all."""
+    """Check the memory for decoding some rows of a file, and for holding all of them."""
     taken = account.decoding(kinds) + account.group_rows * sum(map(_padded, kinds.values()))
-    remedy = "write it with smaller pages, and shorter lists and texts"
+    remedy = "write it with smaller pages, and shorter lists and strings"
     check_held("decoding a few of its rows", taken, file, remedy, account.size)
     check_held(f"{account.rows:,} rows", taken + held * account.rows, file, "take fewer rows", account.size)
 
 
 def _padded(kind: Any) -> int:
-    """Bytes that a row of arrays of a fixed length takes even where it is null."""
+    """Return the bytes of a row of fixed-length arrays, which even null rows take."""
     if isinstance(kind, pl.Array):
         return kind.size * max(8, _padded(kind.inner))
     if isinstance(kind, pl.Struct):
@@ -295,9 +294,9 @@ def _padded(kind: Any) -> int:
 
 
 def _texts(frame: pl.DataFrame) -> pl.DataFrame:
-    """Categories as what they are, texts: those of two files need not be the same.
+    """Convert categories to strings, as categories of two files may differ.
 
-    Each category becomes a text once, which its rows share: a cast would copy it for each row.
+    Each category is converted once and shared by its rows; a cast would copy it for each row.
     """
     kinds = frame.schema.items()
     found = (frame[name] for name, kind in kinds if isinstance(kind, pl.Categorical | pl.Enum))

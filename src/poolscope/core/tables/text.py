@@ -1,12 +1,11 @@
-"""CSV in batches: plain text goes through polars, whatever is quoted or odd through Python's own reader.
+"""CSV: reading in batches, and escaping of strings that a spreadsheet would run as formulas.
 
-Polars fills short rows with nothing and reads stray quotes differently from version to version, and says no row. So it
-gets only text without quotes and blank lines whose commas add up; the rest is parsed with care.
+Polars fills short rows with null, reads stray quotes differently from version to version, and does not name the row of
+an error. It therefore parses only text without quotes and blank lines whose number of commas is right. The rest goes
+through Python's `csv` module.
 
-Texts of CSV that a spreadsheet would run as formulas: written behind an apostrophe, and read without it.
-
-A text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break gets an apostrophe in front. So does one that
-begins with apostrophes before such a sign, so that reading gives every text back as it was.
+A string that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break is written with a leading apostrophe. So is
+one that begins with apostrophes before such a character, so that reading restores every string.
 
 References
 ----------
@@ -26,22 +25,22 @@ import polars as pl
 
 from poolscope.core.errors import InputError
 
-#: Bytes that a row of CSV may have.
-LONGEST_ROW = 1 << 26
+#: Maximum length of a row of CSV in bytes.
+MAX_ROW_BYTES = 1 << 26
 
-# Spreadsheets write a byte order mark, which is no part of the first column's name.
-MARK = b"\xef\xbb\xbf"
+#: Byte order mark, which spreadsheets write and which is not part of the first column's name.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def text_batches(
     file: Path, wanted: Callable[[Sequence[str]], list[str]], size: int
 ) -> Iterator[tuple[int, pl.DataFrame]]:
-    """The number of its first row, from 1, and each batch of about `size` bytes; every column is text.
+    """Yield the first row (from 1) and the rows of each batch of about `size` bytes; all columns are strings.
 
-    `wanted` chooses the columns to keep among those of the header.
+    `wanted` selects columns of the header.
     """
     with file.open("rb") as stream:
-        header = stream.readline(LONGEST_ROW).removeprefix(MARK)
+        header = stream.readline(MAX_ROW_BYTES).removeprefix(BYTE_ORDER_MARK)
         names = _names(_decoded(header, 1))
         columns = wanted(names)
         row, line = 1, 2
@@ -75,7 +74,7 @@ def _decoded(data: bytes, line: int) -> str:
 
 
 def _chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """Whole rows, about `size` bytes at a time."""
+    """Yield chunks of complete rows, of about `size` bytes."""
     rest = b""
     while block := stream.read(size):
         rest += block
@@ -83,14 +82,14 @@ def _chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
         if end:
             yield rest[:end]
             rest = rest[end:]
-        elif len(rest) > LONGEST_ROW:
-            raise InputError(f"a row must have at most {LONGEST_ROW} bytes")
+        elif len(rest) > MAX_ROW_BYTES:
+            raise InputError(f"a row must have at most {MAX_ROW_BYTES} bytes")
     if rest:
         yield rest
 
 
 def _end_of_rows(data: bytes) -> int:
-    """Where the last whole row ends; a line break between quotes is part of a field."""
+    """Return the end of the last complete row; a line break between quotes is part of a field."""
     end = data.rfind(b"\n") + 1
     while end and data.count(b'"', 0, end) % 2:
         opened = data.rfind(b'"', 0, end)
@@ -99,7 +98,7 @@ def _end_of_rows(data: bytes) -> int:
 
 
 def _is_plain(data: bytes, fields: int) -> bool:
-    """No quotes, no blank lines, and as many commas as the rows need; polars itself sees a row that has too many."""
+    """Return whether text has no quotes, no blank lines and the right number of commas, so that polars can parse it."""
     if b'"' in data or data.startswith((b"\n", b"\r")) or b"\n\n" in data or b"\n\r" in data or fields == 1:
         return False
     rows = data.count(b"\n") + (not data.endswith(b"\n"))
@@ -113,11 +112,11 @@ def _parsed(data: bytes, text: str, names: Sequence[str], row: int, line: int) -
             return pl.read_csv(io.BytesIO(data), has_header=False, schema=schema, quote_char=None)
         except pl.exceptions.PolarsError:
             pass
-    return _careful(text, names, row, line)
+    return _parsed_by_csv(text, names, row, line)
 
 
-def _careful(text: str, names: Sequence[str], row: int, line: int) -> pl.DataFrame:
-    """Row by row, which says the row and the line of what is wrong."""
+def _parsed_by_csv(text: str, names: Sequence[str], row: int, line: int) -> pl.DataFrame:
+    """Parse row by row, so that errors name row and line."""
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[list[str]] = []
     try:
@@ -133,28 +132,28 @@ def _careful(text: str, names: Sequence[str], row: int, line: int) -> pl.DataFra
 
 _SIGNS = r"[=+\-@\t\r\n]"
 
-#: What is written behind an apostrophe, and what is read without its first one.
+#: Patterns of strings that are escaped, and of escaped strings.
 FORMULA, ESCAPED = rf"^'*{_SIGNS}", rf"^'+{_SIGNS}"
 
 
 def escape(text: str) -> str:
-    """One text as CSV has it."""
+    """Return an escaped string."""
     return f"'{text}" if re.match(FORMULA, text) else text
 
 
 def escaped(frame: pl.DataFrame, besides: Collection[str] = ()) -> pl.DataFrame:
-    """A table with its texts as CSV has them, `besides` some columns."""
+    """Return a table with escaped strings, except in the columns `besides`."""
     names = [name for name, kind in frame.schema.items() if kind == pl.String and name not in besides]
     formula = pl.col(names).str.contains(FORMULA)
     return frame.with_columns(pl.when(formula).then("'" + pl.col(names)).otherwise(pl.col(names)).name.keep())
 
 
 def unescaped(texts: pl.Series) -> pl.Series:
-    """Texts of CSV as they were before they were escaped."""
+    """Return the original strings of an escaped column."""
     found = texts.str.contains(ESCAPED)
     return texts if not found.any() else texts.zip_with(~found.fill_null(False), texts.str.slice(1))
 
 
 def read_back(text: pl.Expr) -> pl.Expr:
-    """The same of a column that is read lazily."""
+    """Return the original strings of an escaped column, as a lazy expression."""
     return pl.when(text.str.contains(ESCAPED)).then(text.str.slice(1)).otherwise(text).name.keep()

@@ -1,7 +1,7 @@
-"""A table written in parts, in any order, by any thread, and joined in the order of their numbers.
+"""Writing of a table in numbered parts, in any order and from any thread, that are then joined in order.
 
-The parts are files in a folder beside the target. They become one file in bounded memory, which takes the target's
-place at once: what was there before is there until then, and after an error nothing is left.
+The parts are files in a scratch folder next to the target. They are joined in bounded memory into one file, which
+replaces the target atomically. After an error the previous target is unchanged and nothing else is left.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from poolscope.core.files import check_writable, located_os_errors, scratch_fold
 from poolscope.core.tables.atomic import put_in_place
 from poolscope.core.tables.text import escaped, read_back
 
-#: Rows of a row group: what a reader of the file needs to hold at once.
+#: Rows of a row group, which a reader holds in memory.
 GROUP_ROWS = 1 << 16
 
-#: Endings of tables and of HTML reports.
+#: Suffixes of tables and of HTML reports.
 TABLES, PAGES = (".csv", ".parquet"), (".html",)
 
 Compression = Literal["uncompressed", "zstd"]
@@ -30,12 +30,13 @@ Compression = Literal["uncompressed", "zstd"]
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Where the parts of a table go.
+    """Writer of the parts of a table.
 
     Parameters
     ----------
-    text : whether the table is CSV; raw : whether its texts are then left as they are, rather than escaped.
-    numeric : columns of CSV that are lists of numbers, which are never escaped.
+    text : whether the table is CSV.
+    raw : whether strings of CSV are written unescaped.
+    numeric : columns of CSV with lists of numbers, which are never escaped.
     """
 
     target: Path
@@ -45,15 +46,15 @@ class Parts:
     numeric: Sequence[str] = ()
 
     def write(self, number: int, frame: pl.DataFrame) -> None:
-        """Write a part; its number is its place in the table."""
+        """Write a part; its number is its position in the table."""
         path = self.folder / f"{number:012d}.parquet"
         frame = escaped(frame, self.numeric) if self.text and not self.raw else frame
-        with _notify(self.target):
-            # Read once, soon and from here: compressing a part would cost more than it saves.
+        with _located_disk_errors(self.target):
+            # read once and soon: compression would cost more than it saves
             frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
 
     def scan(self, names: Sequence[str]) -> pl.LazyFrame:
-        """The parts so far, in the order of their numbers, with these columns as the texts that were given."""
+        """Scan the parts written so far, in order, with these columns as the original strings."""
         table = scan_files(sorted(self.folder.iterdir())).with_columns(pl.col(names).cast(pl.String))
         return table.with_columns(read_back(pl.col(names))) if self.text and not self.raw else table
 
@@ -66,13 +67,13 @@ def check_output(
     endings: Sequence[str] = TABLES,
     option: str = "out",
 ) -> None:
-    """Refuse an output that cannot or must not be written, before anything is computed.
+    """Check an output file before anything is computed.
 
     Parameters
     ----------
-    overwrite : whether an existing file may be replaced; one of the inputs never is.
+    overwrite : whether an existing file may be replaced; inputs are never replaced.
     inputs : files and folders that are read.
-    option : what a message calls the output.
+    option : name of the output in messages.
     """
     another = f"choose another with `{option}`"
     if path.suffix.lower() not in endings:
@@ -94,7 +95,7 @@ def check_output(
 
 
 def check_outputs(outputs: Mapping[str, Path | None], *, overwrite: bool = False, inputs: Sequence[Path] = ()) -> None:
-    """Check several outputs by the names of their options, of which no two are one file; a ``html`` is HTML."""
+    """Check several outputs by option name; all must be different files, and ``html`` is an HTML file."""
     there = {option: path for option, path in outputs.items() if path is not None}
     for place, (option, path) in enumerate(there.items()):
         for other, earlier in list(there.items())[:place]:
@@ -106,7 +107,7 @@ def check_outputs(outputs: Mapping[str, Path | None], *, overwrite: bool = False
 
 
 def scan_files(files: list[Path]) -> pl.LazyFrame:
-    """Parquet files by their names alone: brackets and equals signs in them mean nothing."""
+    """Scan Parquet files; brackets and equals signs in their names have no special meaning."""
     return pl.scan_parquet(files, glob=False, hive_partitioning=False)
 
 
@@ -118,9 +119,9 @@ def _same(one: Path, other: Path) -> bool:
 def writing(
     path: Path, *, compression: Compression = "zstd", raw: bool = False, numeric: Sequence[str] = ()
 ) -> Iterator[Parts]:
-    """Parts of the table that takes the place of `path` when all of them are written; see `Parts`."""
+    """Yield a writer of parts; on exit the joined table replaces `path`."""
     text = path.suffix.lower() == ".csv"
-    with _notify(path), scratch_folder(path.parent) as scratch:
+    with _located_disk_errors(path), scratch_folder(path.parent) as scratch:
         folder = scratch / "parts"
         folder.mkdir()
         yield Parts(target=path, folder=folder, text=text, raw=raw, numeric=numeric)
@@ -130,8 +131,8 @@ def writing(
 
 
 @contextmanager
-def _notify(path: Path) -> Iterator[None]:
-    """The same where it is polars that says it for the disk."""
+def _located_disk_errors(path: Path) -> Iterator[None]:
+    """Convert disk errors, including those that polars raises, into an `InputError` on the path."""
     with located_os_errors(path):
         try:
             yield

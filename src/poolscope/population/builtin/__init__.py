@@ -1,4 +1,4 @@
-"""The built-in universes, chosen by name: emojis and news outlets, and how both are found in texts and links."""
+"""Built-in universes by name: emojis and news outlets, and how to extract both from text and links."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _news_2021() -> Universe:
 
 
 UNIVERSES: dict[str, Callable[[], Universe]] = {"emoji-11": _emoji_11, "news-2021": _news_2021}
-"""Name -> maker of each built-in universe."""
+"""Name -> constructor of each built-in universe."""
 
 
 def builtin_universe(name: str) -> Universe:
-    """The built-in universe of a name."""
+    """Return the built-in universe of this name."""
     if name not in UNIVERSES:
         raise InputError("unknown universe", value=name, remedy=did_you_mean(name, UNIVERSES))
     return UNIVERSES[name]()

@@ -1,8 +1,8 @@
-"""Emojis: the universe ``emoji-11`` with its pools of skin tones, and the emojis of a text.
+"""Emojis: the universe ``emoji-11`` with its pools of skin tones, and the extraction of emojis from text.
 
-Both come from the data of the ``emoji`` package, which lists every emoji with its version and its status: *fully
+Both use the data of the ``emoji`` package, which lists every emoji with its version and its status: *fully
 qualified* is the form that keyboards produce; *minimally qualified* and *unqualified* forms lack some of the variation
-selectors (U+FE0F) that ask for a picture instead of a letter; *components* are the tones and hair styles alone.
+selectors (U+FE0F) that request emoji presentation; *components* are the tones and hair styles alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from poolscope.core.errors import PoolscopeError
 from poolscope.population.universe import Universe
 
 VERSION = 11.0
-"""Emojis up to this version of Unicode Emoji are objects."""
+"""Latest version of Unicode Emoji whose emojis are objects."""
 
 TONES = {
     "light": "\U0001f3fb",
@@ -36,7 +36,7 @@ _PICTURE, _LETTER, _KEYCAP = "\ufe0f", "\ufe0e", "\u20e3"
 
 @cache
 def emoji_11() -> Universe:
-    """All 2,780 fully qualified emojis of Unicode Emoji 11.0 in six pools of 228 and 1,412 neutral ones.
+    """Return all 2,780 fully qualified emojis of Unicode Emoji 11.0 in six pools of 228 and 1,412 neutral ones.
 
     The order of the objects is part of the format, as hash tables have a column for each: first the pools default,
     light, medium-light, medium, medium-dark and dark, then the neutral emojis. Within a pool, emojis are ordered by
@@ -54,7 +54,7 @@ def emoji_11() -> Universe:
     sizes = {len(members) for members in pools.values()}
     objects = [e for members in pools.values() for e in members] + neutral
     if sizes != {POOL_SIZE} or len(objects) != SIZE:
-        # Indices into hash tables would silently mean other emojis.
+        # otherwise the columns of hash tables would silently belong to other emojis
         raise PoolscopeError(
             f"the emoji package must list {SIZE} emojis up to Unicode Emoji {VERSION:g}, {POOL_SIZE} to a tone, "
             f"has {len(objects)} and {sorted(sizes)}"
@@ -64,18 +64,18 @@ def emoji_11() -> Universe:
 
 
 def emojis_in(text: str) -> list[str]:
-    """The emojis of a text in order, in their fully qualified form.
+    """Return the emojis of a text in order, in their fully qualified form.
 
-    At each place the longest emoji is taken: a sequence joined by U+200D or an emoji with its tone is one emoji if
-    Unicode recommends it, and falls into its parts otherwise. Variation selectors do not matter, not even a misplaced
-    one between an emoji and its tone, except that a character followed by U+FE0E asks to be a letter and is none.
-    Emojis newer than the universe are returned too, as are tones that follow nothing which could have one.
+    The longest emoji at each position is matched. A sequence joined by U+200D, or an emoji with its tone, is one emoji
+    if Unicode recommends it, and is split into its parts otherwise. Variation selectors are ignored, even a misplaced
+    one between an emoji and its tone; but a character followed by U+FE0E requests text presentation and is skipped.
+    Emojis newer than the universe are returned too, as are tones without a base.
     """
     return [qualified(match) for match in _pattern().findall(text)]
 
 
 def qualified(emoji: str) -> str:
-    """The fully qualified form of an emoji; any other text as it is."""
+    """Return the fully qualified form of an emoji; other text is returned unchanged."""
     return _full_forms().get(_bare(emoji), emoji)
 
 
@@ -89,17 +89,17 @@ def _bare(emoji: str) -> str:
 
 @cache
 def _full_forms() -> dict[str, str]:
-    """Fully qualified form of every emoji and component, by its code points without variation selectors."""
+    """Return the fully qualified form of every emoji and component, by its code points without variation selectors."""
     forms = {_bare(e): e for e in EMOJI_DATA}
     return forms | {_bare(e): e for e, entry in EMOJI_DATA.items() if _is_full(entry)}
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """Matches the longest emoji at a place.
+    """Return a pattern of the longest emoji at a position.
 
-    The package's own tokenizer does not step back: where a text begins a longer emoji and does not finish it, the
-    shorter one at its beginning is lost (``test_an_unfinished_sequence_keeps_its_beginning``).
+    The tokenizer of the ``emoji`` package does not backtrack: where text begins a longer emoji without finishing it,
+    the shorter one at its beginning is lost (``test_an_unfinished_sequence_keeps_its_beginning``).
     """
     tree: dict[str, Any] = {}
     for emoji in _full_forms():
@@ -107,14 +107,14 @@ def _pattern() -> re.Pattern[str]:
         for character in emoji:
             node = node.setdefault(character, {})
         node[""] = {}
-    # One look at the next character first, which rules out most of a text, makes it a hundred times faster.
+    # a lookahead on the next character excludes most of a text and is a hundred times faster
     short = "".join(character for character in tree if "\x7f" < character <= "\uffff")
     may_begin = f"(?=[{short}\U00010000-\U0010ffff]|.{_PICTURE}?{_KEYCAP})"
     return re.compile(f"{may_begin}(?:{_alternatives(tree)})(?!{_LETTER})")
 
 
 def _alternatives(tree: dict[str, Any]) -> str:
-    """A regular expression for every branch of a tree; they begin differently, so their order does not matter."""
+    """Return the alternation of all branches of a tree; branches begin differently, so that order is irrelevant."""
     leaves = [character for character, node in tree.items() if list(node) == [""]]
     branches = [f"[{''.join(map(re.escape, leaves))}]{_PICTURE}?"] if leaves else []
     for character, node in tree.items():

@@ -1,8 +1,8 @@
-"""Links and hosts: the name under which somebody registered the site that a link leads to.
+"""Links and hosts: the registered domain of a link.
 
-The list of public suffixes changes weekly and has ten thousand entries; here a rule stands in for it that needs no
-network and gives the same result in every run. Under a country's ending (two letters) a few words make a two-level
-suffix, as in ``co.uk``; under ``.us`` so does every state. Hosting sites (``blogspot.com``) count as one site.
+The public suffix list changes weekly and has ten thousand entries. A fixed rule replaces it, which needs no network and
+gives the same result in every run. Under a country code (two letters), certain labels form a two-level suffix, as in
+``co.uk``; under ``.us`` every state does. Hosting sites (``blogspot.com``) count as one site.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Container
 
 _ANYWHERE = "ac asn co com edu gob gouv gov govt gv ltd mil net nhs nom org plc police sch"
 SECOND_LEVEL = frozenset(_ANYWHERE.split())
-"""Words that make a suffix together with any country's ending."""
+"""Labels that form a suffix with any country code."""
 
 SECOND_LEVEL_OF = {
     "cr": frozenset(["fi", "go", "or", "sa"]),
@@ -25,7 +25,7 @@ SECOND_LEVEL_OF = {
     "tz": frozenset(["go", "ne", "or"]),
     "ug": frozenset(["go", "ne", "or"]),
 }
-"""Words that make a suffix in one country, and might be anybody's name elsewhere."""
+"""Labels that form a suffix with one country code only."""
 
 _LINK = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
 _SCHEME = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//")
@@ -34,14 +34,14 @@ _NUMBERS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
 def links_in(text: str) -> list[str]:
-    """The links of a text in order: whatever follows http:// or https:// up to a blank."""
+    """Return the links of a text in order: http:// or https:// up to white space."""
     return _LINK.findall(text)
 
 
 def host_of(link: str) -> str | None:
-    """The host of a link, or of a bare host name, in lower case and without ``www.``; None if there is none.
+    """Return the host of a link or bare host name, in lower case and without ``www.``; None if there is none.
 
-    Sign-in, port, path and whatever punctuation a text put behind it are cut off.
+    Credentials, port, path and trailing punctuation are removed.
     """
     rest = _SCHEME.sub("", link.strip().lower(), count=1) if "//" in link else link.strip().lower()
     found = _HOST.match(re.split(r"[/?#\\]", rest, maxsplit=1)[0].rpartition("@")[2])
@@ -60,14 +60,14 @@ def host_of(link: str) -> str | None:
 
 
 def registered(host: str, known: Container[str] = ()) -> str:
-    """The registered name that a host belongs to; a bare suffix is its own, as ``gov.uk`` is a site too.
+    """Return the registered domain of a host; a bare suffix is its own domain, as ``gov.uk`` is a site too.
 
     Parameters
     ----------
     host
-        As :func:`host_of` gives it.
+        As :func:`host_of` returns it.
     known
-        Names that count as registered although they are parts of a larger site, as ``news.yahoo.com``.
+        Names that count as registered although they are subdomains of a larger site, as ``news.yahoo.com``.
     """
     if _NUMBERS.fullmatch(host):
         return host

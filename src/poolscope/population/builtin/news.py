@@ -1,13 +1,12 @@
-"""News outlets: the universe ``news-2021``, and which outlet a link leads to.
+"""News outlets: the universe ``news-2021``, and the outlet or site of a link.
 
 The 60 outlets and their orientation are those of the AllSides Media Bias Chart, version 4.1 of 2021; ``news_2021.csv``
 has them.
 
-What of the other sites? The chart lists no neutral ones, but people link to them most of the time, and a device would
-report each by its own name. So the built-in universe has the outlets alone, and whoever makes traces from recorded
-links widens it by every other site that occurs (:func:`widened`): those sites are the neutral pool, none is lost, and
-none is merged with others into one object "elsewhere", which would be far easier to tell from the pools than real sites
-are.
+The chart lists no neutral sites, although most links lead to such sites, and a device would report each by name. The
+built-in universe therefore contains the outlets only. Extracting traces from recorded links extends it by every other
+site that occurs (:func:`widened`); these sites form the neutral pool. Merging them into one object "elsewhere" would
+make the neutral pool far easier to distinguish than real sites are.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from poolscope.population.universe import Universe
 
 @cache
 def news_2021() -> Universe:
-    """60 outlets in the pools left, lean-left, center, lean-right and right, in the order of the file; none neutral."""
+    """Return 60 outlets in the pools left, lean-left, center, lean-right and right, in file order; none is neutral."""
     rows = _rows()
     return Universe.named([row["domain"] for row in rows], [row["pool"] for row in rows])
 
 
 def widened(universe: Universe, names: Iterable[str]) -> Universe:
-    """The universe with more objects, all neutral, behind its own: those of ``names`` that it lacks, sorted.
+    """Return the universe extended by those of ``names`` that it lacks, as neutral objects in sorted order.
 
-    Sorted, so that the same sites make the same universe in whatever order they occur.
+    Sorting makes the universe independent of the order in which the names occur.
     """
     own = universe.objects or tuple(map(str, range(universe.size)))
     pools = [universe.pool_names[i] if i >= 0 else None for i in universe.pool_of]
@@ -40,17 +39,17 @@ def widened(universe: Universe, names: Iterable[str]) -> Universe:
 
 
 def registered_host(link: str) -> str | None:
-    """The registered name of a link's or a host name's site; of an outlet's pages the outlet; None without a host.
+    """Return the registered domain of a link or host name; for pages of an outlet, the outlet; None without a host.
 
     ``https://edition.cnn.com:443/x`` gives ``cnn.com`` and ``www.smith.house.gov`` gives ``house.gov``. Two outlets are
-    parts of larger sites, ``abcnews.go.com`` and ``news.yahoo.com``: only their own pages are theirs.
+    subdomains of larger sites, ``abcnews.go.com`` and ``news.yahoo.com``: only their own pages count.
     """
     host = host_of(link)
     return None if host is None else registered(host, _outlets())
 
 
 def outlet_or_site(link: str) -> str | None:
-    """The object of a link: its registered name, where an outlet's other names (``nyti.ms``) are the outlet's."""
+    """Return the object of a link: its registered domain, with aliases of an outlet (``nyti.ms``) resolved."""
     name = registered_host(link)
     return None if name is None else _other_names().get(name, name)
 

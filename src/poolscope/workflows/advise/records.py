@@ -18,7 +18,7 @@ from poolscope.metrics.bounds import CumulativeEpsilon
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.reading import ENDS, record_from
-from poolscope.scenario.scenario import Scenario, as_kept, load_scenario
+from poolscope.scenario.scenario import Scenario, load_scenario, scenario_from_record
 from poolscope.workflows.advise.question import Question
 from poolscope.workflows.advise.search import Errors, Trial
 from poolscope.workflows.audit.run_folder import input_files
@@ -270,7 +270,9 @@ def read_advice(folder: Path) -> Advice:
     with located(file=path):
         if not isinstance(found, dict):
             raise InputError("must be an object", value=found)
-        advice = record_from(Advice, found | {"recommended": recommended.about()}, readers={Scenario: as_kept})
+        advice = record_from(
+            Advice, found | {"recommended": recommended.about()}, readers={Scenario: scenario_from_record}
+        )
         if not advice.findings or not advice.curve:
             raise InputError("must not be empty", place="findings" if not advice.findings else "curve")
     return advice

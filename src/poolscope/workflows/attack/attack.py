@@ -33,7 +33,7 @@ from poolscope.core.tables import Parts, check_output, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
 from poolscope.metrics.text import chance_in_words, percent
 from poolscope.reports.files import MEMORY_BYTES
-from poolscope.scenario.build import as_asked
+from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack import shuffle
 from poolscope.workflows.attack.linking import Joined, check_link_fdr, join_pseudonyms, linking_warning, with_devices
@@ -69,7 +69,7 @@ class Inferred:
     evaluation : how often each adversary is correct, where the ground truth is given.
     estimated : the adversaries who estimated the popularity, once: results are conditional on that estimate.
     joined : which pseudonyms were linked to which device, if they were; users are then devices.
-    violations : what contradicts the scenario, one line each: reports that do not match it, see `Checks`, and
+    violations : what contradicts the scenario, one line each: reports that do not match it, see `ReportChecks`, and
         adversaries who are not calibrated, by the ground truth. Guesses are then unreliable.
 
     Examples
@@ -163,7 +163,7 @@ def attack(
         raise InputError("must have `out`, the table that it evaluates", value=str(ground_truth), place="ground_truth")
     check_link_fdr(link_fdr)
     known = None if ground_truth is None else read_truth(ground_truth)
-    engine, scenario = as_engine(engine), as_asked(scenario, observations=observations)
+    engine, scenario = as_engine(engine), with_overrides(scenario, observations=observations)
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         scratch_parent = target.parent if target else Path(tempfile.gettempdir())

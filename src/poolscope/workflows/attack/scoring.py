@@ -36,9 +36,9 @@ from poolscope.inference.independent import CHUNK, Decision, decide
 from poolscope.inference.memoized.attack import grouped_posterior
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
 from poolscope.population.universe import Universe, read_pools
-from poolscope.reports.checks import Checks, StatedPopularity
+from poolscope.reports.checks import AssumedPopularity, ReportChecks
 from poolscope.reports.files import MIN_ROWS, masses, row_bytes, rows_within, workspace_for
-from poolscope.reports.frequencies import Counting
+from poolscope.reports.frequencies import FrequencyCounter
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.shuffle import Chunk, Gathered, ReportReader, changed_error, split_chunks
@@ -296,7 +296,7 @@ class PreparedAttack:
         """Return what contradicts the scenario; nothing is tested where pseudonyms share memoized responses."""
         if not scenario.tells_users_apart:
             return []
-        checks = Checks(self.scorer.device, _stated(scenario, self.reading.universe, self.scorer.adversaries))
+        checks = ReportChecks(self.scorer.device, _stated(scenario, self.reading.universe, self.scorer.adversaries))
         for chunk in self.chunks:
             if not checks.enough:
                 checks.add(*self.reading.block(chunk))
@@ -384,9 +384,9 @@ def _adversaries(
         yield adversary
 
 
-def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Adversary]) -> list[StatedPopularity]:
+def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Adversary]) -> list[AssumedPopularity]:
     """Return the distinct popularities that adversaries assume; those estimated from the same reports are none."""
-    found: list[StatedPopularity] = []
+    found: list[AssumedPopularity] = []
     for entry, adversary in zip(scenario.adversaries, adversaries, strict=True):
         popularity = adversary.popularity
         if entry.popularity == "uniform" or (entry.popularity == "estimated" and entry.estimate_from is None):
@@ -394,7 +394,7 @@ def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Advers
         if entry.popularity == "estimated":
             # the popularity of the simulated reports that it is estimated from is known
             popularity = scenario.true_popularity(universe)
-        stated = StatedPopularity(adversary=adversary.name, universe=adversary.universe, popularity=popularity)
+        stated = AssumedPopularity(adversary=adversary.name, universe=adversary.universe, popularity=popularity)
         if not any(stated.equals(other) for other in found):
             found.append(stated)
     return found
@@ -410,7 +410,7 @@ def _estimation_methods(scenario: Scenario) -> tuple[str | None, ...]:
 
 def _estimated_popularity(reading: ReportReader, chunks: list[Chunk], engine: Engine) -> dict[str | None, Floats]:
     """Estimate the popularity from the reports, by each method."""
-    counting = {method: Counting(reading.mechanism, engine, method) for method in reading.methods}
+    counting = {method: FrequencyCounter(reading.mechanism, engine, method) for method in reading.methods}
     if counting:
         for found in run_tasks(engine, count_chunk, reading, chunks):
             for one, (counted, reports) in zip(counting.values(), found, strict=True):
@@ -422,7 +422,7 @@ def count_chunk(reading: ReportReader, chunk: Chunk, engine: Local, tick: Tick) 
     """Count the reports of a chunk for each method of estimation (a task)."""
     reports, out = reading.block(chunk)[1], list[tuple[Any, int]]()
     for method in reading.methods:
-        counting = Counting(reading.mechanism, engine, method)
+        counting = FrequencyCounter(reading.mechanism, engine, method)
         counting.add(reports)
         out.append((counting.counted, counting.reports))
     return out

@@ -22,13 +22,13 @@ import polars as pl
 from poolscope.core.arrays import Integers, Keys, positions
 from poolscope.core.errors import InputError
 from poolscope.core.files import check_shared
-from poolscope.core.tables import Batch, Rows, Source
+from poolscope.core.tables import Batch, RowRange, Source
 from poolscope.core.tables.batch import copied
 from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.protocols import Mechanism, Reports
 from poolscope.population.universe import Universe
 from poolscope.reports.columns import binary, bytes_of
-from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
+from poolscope.reports.files import READING_FACTOR, USER, blocks, in_file, row_bytes, users_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Chunk:
     """Rows of one task, read in batches as a whole table is."""
 
     number: int
-    rows: tuple[Rows, ...]
+    rows: tuple[RowRange, ...]
 
     @property
     def text(self) -> bool:
@@ -88,10 +88,10 @@ def split_chunks(
     `max_bytes` is for reading.
     """
     columns = reading.mechanism.report_columns
-    row = max(READING * row_bytes(columns), -(-max_bytes // size))
+    row = max(READING_FACTOR * row_bytes(columns), -(-max_bytes // size))
     wanted = (USER, *in_file(columns, text=source.text))
     chunks: list[Chunk] = []
-    held: list[Rows] = []
+    held: list[RowRange] = []
     dtype = None
     for rows in source.rows(wanted, max_bytes=max_bytes, row_bytes=row, folder=reading.folder):
         if rows.first == 1:

@@ -36,7 +36,7 @@ from poolscope.metrics.records import Counted, Record, counted_columns, record_o
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
 from poolscope.population.behavior import NONE
-from poolscope.scenario.build import as_asked, build_game
+from poolscope.scenario.build import build_game, with_overrides
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.run_folder import (
     Keeper,
@@ -73,7 +73,9 @@ def audit(
     check_count("users", users)
     check_run(out, resume)
     progress.stage("Preparing")
-    scenario = as_asked(scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism)
+    scenario = with_overrides(
+        scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism
+    )
     game = build_game(scenario, seed, engine.map)
     previous = read_manifest(out) if resume else None
     asked = users_to_play(game, users or (scenario.users.count if scenario.users else None))

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.mechanisms.custom import Adapted, Own, adapt
+from poolscope.mechanisms.custom import Adapted, CustomMechanism, adapt
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.mechanisms.pure import (
     declared_columns,
@@ -326,7 +326,7 @@ def _with_universe(mechanism: Any, universe: Universe | int | None) -> Mechanism
     if size is not None and own != size:
         raise InputError(f"must have the {own} objects of the mechanism", value=size, place="universe")
     if hasattr(mechanism, "log_likelihood") and not states_distribution(mechanism):
-        return adapt(cast(Own, mechanism), own)
+        return adapt(cast(CustomMechanism, mechanism), own)
     if not hasattr(mechanism, "universe"):
         remedy = "give it an attribute universe, the number of objects"
         raise InputError("a mechanism must know its universe", value=type(mechanism).__name__, remedy=remedy)

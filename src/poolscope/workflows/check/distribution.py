@@ -30,9 +30,9 @@ from poolscope.mechanisms.pure import (
     CELLS_LISTED,
     Pure,
     all_reports,
-    in_parts,
-    scaled,
-    summed,
+    in_chunks,
+    scaled_likelihood,
+    sum_over_reports,
 )
 from poolscope.mechanisms.sketch import Sketch
 from poolscope.metrics.intervals import clopper_pearson
@@ -91,7 +91,7 @@ def _masses(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> F
     if is_pure(mechanism) and mechanism.universe <= DENSE_UNIVERSE:
         # the fast path of a sketch pays off with many reports to a hash function only
         support = mechanism.support  # type: ignore[attr-defined]
-        parts = in_parts(reports, mechanism.universe, CELLS_LISTED)
+        parts = in_chunks(reports, mechanism.universe, CELLS_LISTED)
         return np.concatenate([support(part)[:, list(objects)] for part in parts]).astype(np.float64)
     columns = np.zeros((1, mechanism.universe), dtype=np.uint32)
     weights = np.zeros((1, mechanism.universe))
@@ -247,7 +247,7 @@ class SupportCounter:
         if hasattr(self.mechanism, "support_counts"):
             counts: NDArray[np.int64] = self.mechanism.support_counts(reports)
             return counts
-        return summed(self.mechanism.support, reports, self.mechanism.universe)
+        return sum_over_reports(self.mechanism.support, reports, self.mechanism.universe)
 
     def shares(self) -> tuple[Share, ...]:
         """Return p* and q* beside the counts."""
@@ -324,6 +324,6 @@ class FitCounter:
 
 def posterior(log_likelihood: Floats) -> Floats:
     """Return the posterior under a uniform prior, (reports, objects); zeros where no object can send the report."""
-    likelihood = scaled(log_likelihood)
+    likelihood = scaled_likelihood(log_likelihood)
     distribution: Floats = likelihood / np.maximum(likelihood.sum(axis=1, keepdims=True), 1.0)
     return distribution

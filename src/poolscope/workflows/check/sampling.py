@@ -27,7 +27,7 @@ from poolscope.core.randomness import fresh_keys
 from poolscope.mechanisms.custom import Adapted, as_columns
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 from poolscope.mechanisms.pure import (
-    Reporting,
+    MechanismDefaults,
     declared_columns,
 )
 from poolscope.workflows.check.distribution import (
@@ -225,7 +225,7 @@ class Sampler:
 
 def obfuscates_by_report(mechanism: Any) -> bool:
     """Return whether `obfuscate` is inherited: it draws a key for each report and calls `report`."""
-    return getattr(type(mechanism), "obfuscate", None) is Reporting.obfuscate
+    return getattr(type(mechanism), "obfuscate", None) is MechanismDefaults.obfuscate
 
 
 def has_own_report(mechanism: Any) -> bool:

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 from poolscope.core.errors import InputError, one_line, reading
 from poolscope.core.files import check_regular, folder_files, parse_json
 from poolscope.core.tables import open_file
-from poolscope.core.tables.batch import chosen, no_column
+from poolscope.core.tables.batch import no_column, select_columns
 from poolscope.core.tables.reading import BATCH_BYTES
 
 USER, TEXT = "screen_name", "text"
@@ -144,7 +144,7 @@ def _checked_name(who: str, column: str, number: int) -> str:
         rule = "must not be empty"
     elif who != who.strip():
         # "ann " beside "ann" would silently be one more user.
-        rule = "must not begin or end with a blank"
+        rule = "must not begin or end with white space"
     elif not who.isascii() and not _is_unicode(who):
         rule = "must be Unicode text, without halves of characters"
     if rule:
@@ -179,7 +179,7 @@ def _read_csv(path: Path, columns: SourceColumns) -> RawRows:
                 raise InputError("must not be empty")
             if len(set(header)) != len(header):
                 raise InputError("must not have two columns of one name", value=header)
-            who, what = map(header.index, chosen(header, columns))
+            who, what = map(header.index, select_columns(header, columns))
             for number, fields in enumerate(filter(None, rows), start=1):
                 if len(fields) != len(header):
                     raise InputError(f"must have {len(header)} fields", value=len(fields), place=f"row {number}")

@@ -67,12 +67,12 @@ def test_what_is_wrong_in_parquet(tmp_path, column, words):
 @pytest.mark.parametrize(
     ("column", "words"),
     [
-        (["1 2 3", "1 2"], r"row 2: reals must be 3 finite numbers, separated by blanks, got 2"),
-        (["1 2 3", "1 two 3"], r"row 2.*separated by blanks, got 'two'"),
-        (["1 2 inf"], r"row 1.*separated by blanks, got 'inf'"),
-        (["1 nan 3"], r"row 1.*separated by blanks, got 'nan'"),
-        (["1  2 3"], r"row 1.*separated by blanks, got 4"),
-        (["1 2 3", None], r"row 2.*separated by blanks, got 1"),
+        (["1 2 3", "1 2"], r"row 2: reals must be 3 finite numbers, separated by spaces, got 2"),
+        (["1 2 3", "1 two 3"], r"row 2.*separated by spaces, got 'two'"),
+        (["1 2 inf"], r"row 1.*separated by spaces, got 'inf'"),
+        (["1 nan 3"], r"row 1.*separated by spaces, got 'nan'"),
+        (["1  2 3"], r"row 1.*separated by spaces, got 4"),
+        (["1 2 3", None], r"row 2.*separated by spaces, got 1"),
     ],
 )
 def test_what_is_wrong_in_csv(tmp_path, column, words):

@@ -16,7 +16,7 @@ from poolscope.inference.adversary import Adversary, views
 from poolscope.inference.attack import posterior
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms import Likelihood, Pure, make
-from poolscope.mechanisms.pure import Counting
+from poolscope.mechanisms.pure import SupportOracle
 from poolscope.mechanisms.unary import best_threshold, log_variance
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
@@ -344,5 +344,5 @@ def test_large_universes(name):
     mass = np.empty((len(objects), view.width))
     mechanism.sent_masses(objects, keys, view, np.arange(len(objects)), mass)
     np.testing.assert_allclose(mass, Pure.mass(mechanism, reports, view), atol=1e-12)
-    expected = Counting.support_counts(mechanism, reports)
+    expected = SupportOracle.support_counts(mechanism, reports)
     np.testing.assert_array_equal(mechanism.support_counts(reports), expected)

@@ -75,7 +75,7 @@ def test_objects_outside_are_left_out(tmp_path):
         ("user,object\na,x\nb\n", "row 2: must have 2 fields, got 1"),
         ("user,object\na,x\n,y\n", "row 2: user must have a name, got ''"),
         ("user,object\na,x\na,\n", "row 2: object must have a name, got ''"),
-        ("user,object\na,x\n b,y\n", "row 2: user must not begin or end with a blank, got ' b'"),
+        ("user,object\na,x\n b,y\n", "row 2: user must not begin or end with white space, got ' b'"),
         ("user,object\na,xx\na,NaN\n", "row 1: must have an object of the universe, got 'xx'"),
         ("user,object\nZo\xeb,x\n".encode("latin-1"), "line 2: must be UTF-8 text, got b'\\xeb'"),
     ],

@@ -11,7 +11,7 @@ from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.priors import Beta
 from poolscope.population.universe import Universe
 from poolscope.reports import checks
-from poolscope.reports.checks import PopularityCheck, StatedPopularity, exponents, pool_weights
+from poolscope.reports.checks import AssumedPopularity, PopularityCheck, exponents, pool_weights
 from poolscope.reports.ibu import max_likely
 
 SIZE, USERS, EACH = 40, 80, 15
@@ -40,7 +40,9 @@ def file_of(kind, seed, *, memoize=False, stated=None):
     people = draw_users(UNIVERSE, BEHAVIOR, user_keys(seed, np.arange(USERS)))
     traces = draw_traces(UNIVERSE, popularity, people, EACH)
     reports = reports_of(device_of(mechanism, memoize=memoize), traces, user_keys(seed, np.arange(USERS)))
-    given = StatedPopularity(adversary="strong", universe=UNIVERSE, popularity=popularity if stated is None else stated)
+    given = AssumedPopularity(
+        adversary="strong", universe=UNIVERSE, popularity=popularity if stated is None else stated
+    )
     check = PopularityCheck(mechanism, given, 0.2, 1 << 17)
     half = USERS * EACH // 2
     check.add({name: column[:half] for name, column in reports.items()})
@@ -94,7 +96,7 @@ def test_the_exponent_is_found(exponent, monkeypatch):
     if abs(exponent - 1) <= 0.5:
         assert abs(found - exponent) < 4 * error + (exponent - 1.0) ** 2
     else:
-        assert found < checks.ANOTHER_ORDER
+        assert found < checks.REORDERED_EXPONENT
         assert "another order of objects" in message
 
 

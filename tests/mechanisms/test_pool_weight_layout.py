@@ -6,7 +6,7 @@ from numba import njit
 
 from poolscope.kernels.grouping import bucket_masses, sum_set_bits
 from poolscope.mechanisms.protocols import PoolWeights
-from poolscope.mechanisms.sketch import packed, plain
+from poolscope.mechanisms.sketch import packed_layout, plain_layout
 
 UNIVERSE = 300
 
@@ -67,7 +67,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("layout", [packed, plain])
+@pytest.mark.parametrize("layout", [packed_layout, plain_layout])
 @pytest.mark.parametrize("case", CASES)
 def test_sums_are_those_of_the_matrix(case, layout):
     views = CASES[case]
@@ -79,7 +79,7 @@ def test_sums_are_those_of_the_matrix(case, layout):
 
 
 @pytest.mark.parametrize("m", [64, 5])  # long runs are summed apart: more than four objects to a bucket
-@pytest.mark.parametrize("layout", [packed, plain])
+@pytest.mark.parametrize("layout", [packed_layout, plain_layout])
 @pytest.mark.parametrize("case", CASES)
 def test_masses_of_buckets_are_those_of_their_objects(case, layout, m):
     views = CASES[case]
@@ -96,15 +96,15 @@ def test_masses_of_buckets_are_those_of_their_objects(case, layout, m):
 
 
 def test_what_is_counted():
-    assert packed(CASES["both"]).columns == 4
-    assert packed(CASES["counts alone"]).columns == 0
-    assert packed(CASES["masses alone"]).words is None
-    assert plain(CASES["both"]).columns == 8
+    assert packed_layout(CASES["both"]).columns == 4
+    assert packed_layout(CASES["counts alone"]).columns == 0
+    assert packed_layout(CASES["masses alone"]).words is None
+    assert plain_layout(CASES["both"]).columns == 8
     # six columns of six bits for each view: one word holds the counts of one view and of no second
-    full = packed(CASES["more counts than a word has bits"])
+    full = packed_layout(CASES["more counts than a word has bits"])
     assert full.columns == 3 * 6
 
 
 def test_a_column_that_two_views_share_is_not_counted():
     columns = np.ones((2, UNIVERSE), np.uint32) + 1
-    assert packed(PoolWeights(columns, np.ones((2, UNIVERSE)), 3)).words is None
+    assert packed_layout(PoolWeights(columns, np.ones((2, UNIVERSE)), 3)).words is None

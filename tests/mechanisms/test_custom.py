@@ -120,7 +120,7 @@ def test_what_it_states_is_used():
     assert np.isnan(silent.epsilon)
     assert telling.epsilon == EPSILON
     assert telling.report_columns["low"].size == 4
-    with pytest.raises(InputError, match=r"does not say what its reports are in a file.*report_columns"):
+    with pytest.raises(InputError, match=r"does not declare the columns of its reports.*report_columns"):
         _ = silent.report_columns
     assert frequencies(silent, {"report": np.array([1])}).method == "ibu", "its likelihoods are all that it states"
     with pytest.raises(InputError, match="has no frequency estimate, got 'Adapted'"):
@@ -255,7 +255,7 @@ def changed(**methods):
             changed(support=lambda self, r: np.ones((1, 12)), p_star=0.5, q_star=0.1),
             "true or false for (reports, universe)",
         ),
-        (changed(support=Supporting.support, p_star=0.1, q_star=0.5), "must be probabilities, the first the larger"),
+        (changed(support=Supporting.support, p_star=0.1, q_star=0.5), "must be probabilities, with q_star < p_star"),
     ],
 )
 def test_bad_mechanisms(own, words):

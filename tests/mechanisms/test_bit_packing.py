@@ -1,4 +1,4 @@
-"""Positions of set bits, and the room that they take."""
+"""Positions of set bits in words, and the size of their workspace."""
 
 import numpy as np
 import pytest

@@ -13,7 +13,7 @@ from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 from poolscope.reports.estimators import METHODS
 from poolscope.reports.files import masses, sent_masses
-from poolscope.reports.frequencies import Counting, frequencies
+from poolscope.reports.frequencies import FrequencyCounter, frequencies
 
 UNIVERSE = Universe.sized(LARGE, {"a": 30, "b": 40})
 VIEW, _ = views([Adversary.weak(UNIVERSE), Adversary(name="o", universe=UNIVERSE, popularity=zipf(UNIVERSE, 1.0))])
@@ -45,7 +45,7 @@ def test_reports_of_a_function_stay_together(name):
     reports = watched.report(OBJECTS, KEYS)
     found = masses(watched, reports, VIEW, Local(threads=3))
     np.testing.assert_array_equal(found, watched.mechanism.mass(reports, VIEW))
-    counting = Counting(watched, Local(threads=3))
+    counting = FrequencyCounter(watched, Local(threads=3))
     counting.add(reports)
     np.testing.assert_array_equal(counting.counted[0], watched.mechanism.support_counts(reports))
     for calls in (watched.met[:3], watched.met[3:]):
@@ -73,10 +73,10 @@ def test_blocks_and_threads_change_no_estimate(name, method):
     # ten reports cannot tell 130 objects apart, and of many there is no channel
     if (name == "channel") == (method in ("linear", "regression")) and method != "ibu":
         with pytest.raises(InputError, match="channel"):
-            Counting(mechanism, Local(threads=1), method)
+            FrequencyCounter(mechanism, Local(threads=1), method)
         return
     reports = mechanism.report(OBJECTS, KEYS)
-    counting = Counting(mechanism, Local(threads=3), method)
+    counting = FrequencyCounter(mechanism, Local(threads=3), method)
     for begin in range(0, 600, 250):
         counting.add({name: column[begin : begin + 250] for name, column in reports.items()})
     found, whole = counting.estimate(), frequencies(mechanism, reports, method)

@@ -8,7 +8,7 @@ from cases.command_line import SMALL
 
 from poolscope.core.errors import InputError
 from poolscope.html.audit import page_of
-from poolscope.scenario.build import as_asked
+from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.audit.audit import audit
 
@@ -19,20 +19,20 @@ def scenario():
 
 
 def test_nothing_asked_changes_nothing(scenario):
-    assert as_asked(scenario) is scenario
+    assert with_overrides(scenario) is scenario
     assert scenario.asked == {}
 
 
 def test_what_is_asked_is_what_the_text_says(scenario):
-    found = as_asked(scenario, observations=(2, 5), threshold=0.8, epsilon=2, mechanism="hcms")
+    found = with_overrides(scenario, observations=(2, 5), threshold=0.8, epsilon=2, mechanism="hcms")
     assert found.attack.observations == (2, 5)
     assert found.attack.threshold == 0.8
     assert (found.mechanism.kind, found.mechanism.parameters) == ("hcms", {"epsilon": 2.0, "m": 32, "hashes": 64})
     assert parse(found.text, name="instantaneous").dump() == found.dump()
     assert found.asked == {"observations": [2, 5], "threshold": 0.8, "epsilon": 2, "mechanism": "hcms"}
-    assert as_asked(scenario, mechanism="grr").mechanism.parameters == {"epsilon": 4}, "epsilon stays"
-    assert as_asked(scenario, epsilon=1).mechanism.parameters == {"epsilon": 1, "m": 32, "hashes": 64}
-    assert as_asked(scenario, mechanism="identity", epsilon=1).mechanism.parameters == {}
+    assert with_overrides(scenario, mechanism="grr").mechanism.parameters == {"epsilon": 4}, "epsilon stays"
+    assert with_overrides(scenario, epsilon=1).mechanism.parameters == {"epsilon": 1, "m": 32, "hashes": 64}
+    assert with_overrides(scenario, mechanism="identity", epsilon=1).mechanism.parameters == {}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_is_asked_is_what_the_text_says(scenario):
 )
 def test_what_cannot_be_asked(scenario, asked, message):
     with pytest.raises(InputError) as error:
-        as_asked(scenario, **asked)
+        with_overrides(scenario, **asked)
     assert message in str(error.value)
 
 
@@ -57,7 +57,9 @@ def test_a_run_keeps_what_was_asked_and_resume_asks_for_the_same(scenario, tmp_p
     assert [row.n for row in summary.results] == [2, 4] * 3
     assert "epsilon 6 a report" in summary.devices[0]
     text = json.loads((tmp_path / "run" / "manifest.json").read_text())["scenario"]
-    assert text == summary.scenario.text == as_asked(scenario, **{k: asked[k] for k in asked if k != "users"}).text
+    assert (
+        text == summary.scenario.text == with_overrides(scenario, **{k: asked[k] for k in asked if k != "users"}).text
+    )
     assert audit(scenario, tmp_path / "run", **asked, resume=True).results == summary.results
     with pytest.raises(InputError, match="the scenario differs"):
         audit(scenario, tmp_path / "run", **asked | {"threshold": 0.7}, resume=True)

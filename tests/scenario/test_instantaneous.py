@@ -1,4 +1,4 @@
-"""Noise again on kept answers: `[devices] again`, and what goes with it."""
+"""Instantaneous noise on memoized responses: `[devices] instantaneous`, and the rules that go with it."""
 
 import pytest
 from cases.report_files import ATTACK, BASE
@@ -124,5 +124,5 @@ def test_what_is_refused(kind, devices, words):
 
 
 def test_again_is_no_key_of_a_mechanism():
-    with pytest.raises(InputError, match="instantaneous: is a matter of the devices"):
+    with pytest.raises(InputError, match=r"instantaneous: is a key of \[devices\]"):
         scenario("grr", "", more="instantaneous = 1\n")

@@ -12,7 +12,7 @@ from cases.selection import mostly, slow
 from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_table, read_table
-from poolscope.core.tables.batch import LONGEST, Batch
+from poolscope.core.tables.batch import MAX_NAME_BYTES, Batch
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
@@ -86,7 +86,7 @@ def test_lists_without_end_are_refused(folder):
     done = poolscope("traces", *arguments, cwd=folder, memory=MEMORY)
     assert done.returncode == 2
     assert "bomb.parquet: decoding a few of its rows would take about 6.4 GB of memory, " in done.stderr
-    assert done.stderr.endswith("; write it with smaller pages, and shorter lists and texts\n")
+    assert done.stderr.endswith("; write it with smaller pages, and shorter lists and strings\n")
     assert done.stderr.count("\n") == 1
 
 
@@ -128,7 +128,7 @@ def test_outcomes_of_a_stranger_have_to_fit(folder, monkeypatch):
 
 
 def test_names_have_an_end(folder):
-    path = write_bomb(folder / "bomb.parquet", 3, {"user": "x" * (LONGEST + 1), "object": 1})
+    path = write_bomb(folder / "bomb.parquet", 3, {"user": "x" * (MAX_NAME_BYTES + 1), "object": 1})
     (batch,) = open_table(path).batches(["user", "object"])
     with pytest.raises(InputError, match=r"bomb.parquet: row 1: user must have at most 4,096 bytes, got 4097"):
         batch.names("user")

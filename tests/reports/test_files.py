@@ -106,7 +106,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path):
     (folder / "notes.txt").unlink()
     pl.DataFrame({"user": [4], "value": ["thing 3"]}).write_parquet(folder / "4.parquet")
     with pytest.raises(
-        InputError, match=r"4\.parquet: column 'user' must hold String as in the files before, got 'Int64'"
+        InputError, match=r"4\.parquet: column 'user' must hold String as in the earlier files, got 'Int64'"
     ):
         read_reports(folder, IDENTITY, SMALL)
     with pytest.raises(InputError, match="must have Parquet files"):
@@ -190,13 +190,13 @@ WRONG_CSV = [
     (
         CMS,
         CSV.encode() + b"a,1,3 12\n",
-        "row 1: ones must be positions from 0 to 11, each once, separated by blanks, got '12'",
+        "row 1: ones must be positions from 0 to 11, each once, separated by spaces, got '12'",
     ),
     (CMS, CSV.encode() + b"a,1,3\na,1,x\n", "row 2: ones must be positions from 0 to 11"),
     (
         CMS,
         CSV.encode() + b"a,1,3 4 3\n",
-        "row 1: ones must be positions from 0 to 11, each once, separated by blanks, got '3 4 3'",
+        "row 1: ones must be positions from 0 to 11, each once, separated by spaces, got '3 4 3'",
     ),
     (CMS, CSV.encode() + b"a,1,3\na,1\n", "row 2: must have 3 fields, got 2"),
     (CMS, CSV.encode() + b"a,1,3\na,1,3,4\n", "row 2: must have 3 fields, got 4"),

@@ -266,7 +266,7 @@ def test_simulation_depends_on_its_key_alone(monkeypatch):
     once = mechanism.simulate_counts(POPULARITY, 5000, np.uint64(4))
     # on any scale, in any chunks, on any threads
     np.testing.assert_array_equal(once, mechanism.simulate_counts(COUNTS, 5000, np.uint64(4)))
-    monkeypatch.setattr("poolscope.mechanisms.sketch.BUCKETS_AT_ONCE", 7 * UNIVERSE)
+    monkeypatch.setattr("poolscope.mechanisms.sketch.BUCKETS_PER_CHUNK", 7 * UNIVERSE)
     with ThreadPoolExecutor(2) as pool:
         threads = mechanism.simulate_counts(POPULARITY, 5000, np.uint64(4), pool.map)
     np.testing.assert_array_equal(once, threads)

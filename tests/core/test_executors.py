@@ -25,7 +25,7 @@ from polars.testing import assert_frame_equal
 from poolscope.core import dask as engine_dask
 from poolscope.core.dask import Dask
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.core.executors import Local, chosen
+from poolscope.core.executors import Local, engine_named
 from poolscope.game import blocks as parts
 from poolscope.game.game import play
 from poolscope.scenario.build import build_game
@@ -224,7 +224,7 @@ def test_a_scheduler_that_does_not_answer(tmp_path, monkeypatch, capsys):
 def test_engines_say_what_is_wrong():
     with pytest.raises(InputError, match="workers must be at least 1, got 0"):
         Dask(workers=0)
-    with chosen() as engine:
+    with engine_named() as engine:
         assert isinstance(engine, Local)
 
 

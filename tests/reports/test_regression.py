@@ -7,8 +7,8 @@ from cases.synthetic import SEED
 
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import CMS, GRR, HCMS, Rappor
-from poolscope.reports.estimators import Design, variance_of_linear
-from poolscope.reports.frequencies import Counts, estimator, frequencies, simulate_frequencies
+from poolscope.reports.estimators import RegressionDesign, variance_of_linear
+from poolscope.reports.frequencies import SupportEstimator, estimator, frequencies, simulate_frequencies
 from poolscope.reports.utility import measure_utility
 
 UNIVERSE = 60
@@ -127,7 +127,7 @@ def test_the_smaller_error_is_chosen():
     many = next(drawn(FEW["rappor"], 200_000, 1))[1]
     assert (few.method, many.method) == ("linear", "regression")
     for reports in (2000, 200_000):
-        chosen = Counts(FEW["rappor"](1)).expected(reports * POPULARITY)
+        chosen = SupportEstimator(FEW["rappor"](1)).expected(reports * POPULARITY)
         linear = sum(variance_of_linear(FEW["rappor"](1), reports * POPULARITY))
         assert chosen.mean() <= linear.mean()
 
@@ -144,20 +144,20 @@ def test_regression_is_unbiased_given_the_functions(name):
     )
     assert_near(found, counts, name)
     # squares of normal numbers vary by twice the square of their mean
-    ratio = np.mean((found - counts) ** 2, axis=0) / Design(mechanism).variance(counts)
+    ratio = np.mean((found - counts) ** 2, axis=0) / RegressionDesign(mechanism).variance(counts)
     assert np.abs(ratio - 1).max() < 4.5 * np.sqrt(2 / len(found)), ratio
     assert abs(ratio.mean() - 1) < 4.5 * np.sqrt(2 / len(found) / UNIVERSE), ratio.mean()
 
 
 def test_regression_has_its_limits():
-    with pytest.raises(InputError, match="hash functions few enough"):
+    with pytest.raises(InputError, match="requires few hash functions"):
         estimator(CMS(universe=2600, epsilon=4.0, m=1024, hashes=65536), "regression")
-    with pytest.raises(InputError, match="buckets enough to tell all objects apart"):
+    with pytest.raises(InputError, match="enough buckets to distinguish all objects"):
         estimator(CMS(universe=65, epsilon=4.0, m=8, hashes=8), "regression")
     same = np.tile(np.arange(UNIVERSE) // 2, (40, 1))
-    with pytest.raises(InputError, match="buckets enough to tell all objects apart"):
+    with pytest.raises(InputError, match="enough buckets to distinguish all objects"):
         estimator(CMS(universe=UNIVERSE, epsilon=4.0, m=64, hash_table=same), "regression")
-    with pytest.raises(InputError, match="hash functions few enough"):
+    with pytest.raises(InputError, match="requires few hash functions"):
         estimator(GRR(universe=5, epsilon=1.0), "regression")
     with pytest.raises(InputError, match="must be one of linear, regression, ridge, ibu, got 'best'"):
         estimator(GRR(universe=5, epsilon=1.0), "best")
