@@ -21,6 +21,7 @@ from poolscope.core.errors import InputError
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device
 from poolscope.mechanisms.protocols import LARGEST_EPSILON, flip_probability
+from poolscope.metrics.models import Real, Result, result
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game
@@ -30,8 +31,8 @@ DAYS = 365
 """Days of a year."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CumulativeEpsilon:
+@result
+class CumulativeEpsilon(Result):
     """The epsilon of a report, and the sum over those of a day, of a year and of all time: what composition allows.
 
     Where a share of events is reported, sums are of as many reports as are sent on average. None is what is not known:
@@ -48,11 +49,11 @@ class CumulativeEpsilon:
     1460.0
     """
 
-    report: float
-    day: float | None = None
-    year: float | None = None
-    total: float | None = None
-    answer: float | None = None
+    report: Real
+    day: Real | None = None
+    year: Real | None = None
+    total: Real | None = None
+    answer: Real | None = None
 
 
 class MemoizedResponses(NamedTuple):

@@ -27,9 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
+from pydantic_core import CoreSchema, core_schema
 from scipy import special
 
 from poolscope.core.errors import InputError
+from poolscope.core.files import plain
+from poolscope.core.validation import NUMBER, real, rejection
 from poolscope.game.columns import ESTIMATE
 
 TAIL = 0.025
@@ -61,6 +64,24 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        """Read three numbers, and write them: an infinity is a text in JSON, NaN is null."""
+        written = core_schema.plain_serializer_function_ser_schema(plain, when_used="json")
+        return core_schema.no_info_plain_validator_function(cls._read, serialization=written)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: Any) -> dict[str, Any]:
+        return {"type": "array", "items": NUMBER, "minItems": 3, "maxItems": 3}
+
+    @classmethod
+    def _read(cls, found: Any) -> Estimate:
+        if isinstance(found, Estimate):
+            return found
+        if not isinstance(found, tuple | list) or len(found) != 3:
+            raise rejection("must be three numbers", value=found)
+        return cls(*map(real, found))
 
 
 def exactly(value: float) -> Estimate:

@@ -10,16 +10,17 @@ Pairs are not independent: each device is in many. Intervals are over the draw o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from poolscope.core.arrays import Floats
 from poolscope.game.game import Game
 from poolscope.game.windows import two_windows
 from poolscope.metrics.intervals import TAIL, Estimate, bounded_mean, share_of
-from poolscope.metrics.reading import Row
+from poolscope.metrics.models import Count, FlatRecord, result
 
 FALSE_LINKS = 1e-3
 """The share of pairs of two devices that may be linked wrongly."""
@@ -33,8 +34,8 @@ PLACES = 9
 _STREAM = (0x6C69,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Linkability(Row):
+@result
+class Linkability(FlatRecord):
     """How well one adversary recognizes two windows of reports as one device's.
 
     Parameters
@@ -55,10 +56,10 @@ class Linkability(Row):
     """
 
     adversary: str
-    window: int
-    devices: int
+    window: Count
+    devices: Count
     roc_auc: Estimate
-    tpr_at_fpr: Estimate
+    tpr_at_fpr: Annotated[Estimate, Field(serialization_alias="tpr_at_fpr_0.001")]
 
 
 def linkability(game: Game, users: int, seed: int) -> tuple[Linkability, ...]:

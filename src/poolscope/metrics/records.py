@@ -26,8 +26,8 @@ from poolscope.metrics.exposure import (
 )
 from poolscope.metrics.intervals import Estimate, between, effect_of_share, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, min_security_of, security_of
+from poolscope.metrics.models import Count, FlatRecord, Real, UnknownEstimate, result
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
-from poolscope.metrics.reading import Row
 from poolscope.metrics.tables import Records
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ EXPOSING = {"reports_to_1pct": 0.01, "reports_to_5pct": 0.05, "reports_to_10pct"
 """Shares of users of whom it is told after how many reports they are exposed, by their fields."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record(Row):
+@result
+class Record(FlatRecord):
     """How well one adversary did after n reports of each user; estimates have 95 % intervals.
 
     Parameters
@@ -79,22 +79,22 @@ class Record(Row):
     """
 
     adversary: str
-    n: int
-    users: int
-    baseline: float
-    majority: float
+    n: Count
+    users: Count
+    baseline: Real
+    majority: Real
     auc_pn: Estimate
     precision: Estimate
     precision_top1: Estimate
     precision_top5: Estimate
     precision_top10: Estimate
     precision_top20: Estimate
-    success_bound: float
-    bayes_risk_ratio: Estimate
-    bayes_security: Estimate
+    success_bound: Real
+    bayes_risk_ratio: UnknownEstimate
+    bayes_security: UnknownEstimate
     min_entropy_leakage: Estimate
     ece: Estimate
-    ece_null_p95: float
+    ece_null_p95: Real
     brier: Estimate
     confident_50: Estimate
     confident_90: Estimate
@@ -102,16 +102,16 @@ class Record(Row):
     exposed_50: Estimate
     exposed_90: Estimate
     exposed_95: Estimate
-    exposed_at: float
+    exposed_at: Real
     reports_to_1pct: Estimate
     reports_to_5pct: Estimate
     reports_to_10pct: Estimate
-    threshold: float | None = None
+    threshold: Real | None = None
     confident_at_threshold: Estimate | None = None
-    precision_at_threshold: Estimate | None = None
+    precision_at_threshold: UnknownEstimate | None = None
     exposed: Estimate | None = None
-    confidence_mcse: float | None = None
-    confidence_mcse_max: float | None = None
+    confidence_mcse: Real | None = None
+    confidence_mcse_max: Real | None = None
 
     @property
     def confident_at(self) -> float:

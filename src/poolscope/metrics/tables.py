@@ -6,9 +6,12 @@ import html
 from collections.abc import Sequence
 from dataclasses import fields
 from math import isinf, isnan
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import polars as pl
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.inference.levels import in_percent
@@ -83,6 +86,13 @@ class Records(tuple[Kind, ...]):
     \\bottomrule
     \\end{tabular}
     """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Read and write a list of records."""
+        (kind,) = get_args(source)
+        records = handler.generate_schema(GenericAlias(tuple, (kind, ...)))
+        return core_schema.no_info_after_validator_function(cls, records)
 
     def to_polars(self) -> pl.DataFrame:
         """A row for each record, a column for each field; an estimate is three: itself, ``_low`` and ``_high``."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from poolscope.core.arrays import Floats
 from poolscope.mechanisms.protocols import Mechanism
+from poolscope.metrics.models import Real, Result, result
 from poolscope.reports.frequencies import closed_estimator
 from poolscope.reports.utility import expected_of
 
@@ -20,12 +20,12 @@ STEP, HALVINGS = 1.15, 10
 DIGITS = (3, 4, 5, 6)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Errors:
+@result
+class Errors(Result):
     """Root mean squared and mean absolute error of a frequency, over objects."""
 
-    rmse: float
-    mae: float
+    rmse: Real
+    mae: Real
 
 
 def errors_of(mechanism: Mechanism, popularity: Floats, reports: float) -> Errors | None:

@@ -14,6 +14,7 @@ from poolscope.core.arguments import checked
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.files import check_new
 from poolscope.core.progress import SILENT, Progress
+from poolscope.metrics.provenance import combined, provenance_of
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.findings import candidates_of, timed
 from poolscope.workflows.advise.plays import players_of, with_efforts
@@ -30,6 +31,7 @@ from poolscope.workflows.advise.refine import Refining, refining, verify
 from poolscope.workflows.advise.text import assumptions_of, efforts_in_words, notes_of, relaxations_of, sentence_of
 from poolscope.workflows.advise.variants import mitigations as side_by_side
 from poolscope.workflows.advise.variants import sensitivity
+from poolscope.workflows.audit.run_folder import input_files
 
 #: Where the search of the first mechanism begins, if no error says where.
 START = 2.0
@@ -121,6 +123,10 @@ def advise(
         assumptions=tuple(assumptions_of(question, scenario, verified.game)),
         adversary=phrase,
         seconds=time.perf_counter() - started,
+        asked_users=users,
+        provenance=provenance_of(
+            seed=seed, users=question.users, inputs=input_files(scenario), outcomes=combined(players.digests)
+        ),
     )
     if target is not None:
         done.write(target)

@@ -24,6 +24,7 @@ from poolscope.game.columns import ESTIMATE, EXPOSED_AT_THRESHOLD
 from poolscope.game.game import Game, blocks, play_block, play_blocks
 from poolscope.inference.adversary import Adversary
 from poolscope.metrics.intervals import Estimate, clopper_pearson, effect_of_share, share_of
+from poolscope.metrics.provenance import checksum
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.question import KEEPING, Question
@@ -159,6 +160,7 @@ class Players:
     seed : the users of all trials hang from it, so that choices are told apart and not users.
     engine, progress : where they play, and who is told.
     efforts : of mechanisms whose devices keep answers, by which the adversary groups reports.
+    digests : checksums of the outcomes of all plays, in order.
     """
 
     scenario: Scenario
@@ -167,6 +169,7 @@ class Players:
     engine: Engine
     progress: Progress
     efforts: Mapping[str, Effort] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
 
     def horizon(self, kind: str) -> int:
         """Events that trials of a mechanism are played to."""
@@ -203,7 +206,9 @@ class Players:
         """Outcomes of some users, wherever the engine plays them."""
         todo = [range(users[some.start], users[some.stop - 1] + 1) for some in blocks(len(users), game.block_users)]
         seed = self.seed if seed is None else seed
-        return play_blocks(game, todo, seed, self.engine, self.progress.tick)
+        outcomes = play_blocks(game, todo, seed, self.engine, self.progress.tick)
+        self.digests[str(len(self.digests))] = checksum([outcomes])
+        return outcomes
 
     def exposures(self, game: Game, users: range, seed: int | None = None) -> Exposures:
         """By which event some users are exposed to the first adversary of a game."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson
+from poolscope.metrics.models import Count, Real, Result, result
 
 #: Epsilons this close, as a ratio, need no trial between them; and the first step from where the search begins, which
 #: grows by the same power.
@@ -29,8 +30,8 @@ EDGE = 0.2
 NEAR = 0.2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
+@result
+class Trial(Result):
     """What one choice of epsilon does.
 
     Parameters
@@ -42,12 +43,12 @@ class Trial:
     design_effect : how many times fewer independent users would say as much, as users share estimates.
     """
 
-    epsilon: float
-    users: int
+    epsilon: Real
+    users: Count
     exposed: Estimate
     cap: Estimate
-    error: float | None = None
-    design_effect: float = 1.0
+    error: Real | None = None
+    design_effect: Real = 1.0
 
     def side(self, share: float, tail: float) -> int:
         """Say whether significantly fewer users (-1) or more (1) are exposed than a share, or neither (0)."""
