@@ -89,7 +89,7 @@ def pool_sums(rows: pl.DataFrame, n: int, column: str) -> pl.DataFrame:
 def pool_records(
     sums: Iterable[pl.DataFrame], adversary: str, n: int, pools: Sequence[str] | pl.Series, exposed_at: float
 ) -> list[PoolRecord]:
-    """The record of each of these pools that has users, from the `pool_sums` of all parts of a table."""
+    """Return the record of each of these pools that has users, from the `pool_sums` of all parts of a table."""
     every = pl.concat(sums).group_by("pool", ESTIMATE).sum().sort("pool", ESTIMATE)
     found = []
     for pool in pools:

@@ -160,7 +160,7 @@ def combined(checksums: Mapping[str, str]) -> str:
 
 
 def _values(column: pl.Series) -> bytes:
-    """The values of a column as bytes that do not depend on how they are stored."""
+    """Return the values of a column as bytes that do not depend on how they are stored."""
     if column.dtype.is_float():
         return column.cast(pl.Float64).fill_null(float("nan")).to_numpy().astype("<f8").tobytes()
     if column.dtype.is_integer() or column.dtype == pl.Boolean:
