@@ -82,7 +82,21 @@ SCENARIOS = (
 )  # fmt: skip
 
 #: Fields whose values are of the run, not of its result.
-PROVENANCE = ("version", "time", "seconds", "command", "numba", "python", "host", "processor", "cores", "scenario_text")
+PROVENANCE = (
+    "version",
+    "time",
+    "seconds",
+    "command",
+    "numba",
+    "python",
+    "host",
+    "processor",
+    "cores",
+    "scenario_text",
+    "format",
+    "provenance",
+    "asked_",
+)
 
 
 def poolscope(*arguments: object) -> None:
@@ -130,7 +144,8 @@ def of_files(folder: Path) -> str:
             for part in of_table(path):
                 digest.update(part)
         elif path.name in ("summary.json", "comparison.json", "advice.json", "reproduction.json"):
-            for part in of_value(json.loads(path.read_text())):
+            found = json.loads(path.read_text())
+            for part in of_value(found.get("cells", found)):
                 digest.update(part)
     return digest.hexdigest()[:16]
 

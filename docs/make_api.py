@@ -11,11 +11,12 @@ GROUPS = {
         "A verb has its command's name and meaning; files in, files out, and a page where the command writes one.",
     ),
     "The same on arrays": (
-        "play posterior posterior_of_likelihood behavior_posterior frequencies summarize",
+        "play posterior posterior_of_likelihood behavior_posterior frequencies summarize provenance",
         "For those who have reports, likelihoods or a game in memory.",
     ),
     "What they return": (
-        "Summary Inferred Obfuscated Estimated Verdict Comparison Advice Reproduction Extracted Frequencies Learned",
+        "Summary Inferred Obfuscated Estimated Verdict Comparison Advice Reproduction Extracted Frequencies Learned"
+        " Provenance",
         "For annotations, and for what their fields mean; records with intervals are in `ps.metrics`.",
     ),
     "What they are made of": ("Scenario load_scenario Game Universe Behavior Adversary Mechanism Device", ""),

@@ -4,7 +4,6 @@ DIR is the folder of ``poolscope reproduce``. Each heading that names an experim
 table; words between the tables stay as they are. Prints which published values do not agree.
 """
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from poolscope.html.tables import rounded
 from poolscope.paper.experiments import published
 from poolscope.paper.report import mark
-from poolscope.paper.runner import Compared
+from poolscope.paper.runner import Compared, read_reproduction
 
 PAGE = Path(__file__).parent / "reproduction.md"
 
@@ -21,7 +20,7 @@ TABLE = re.compile(r"(?P<head>^### .*\(`(?P<name>[\w-]+)`\)\n\n)(?P<rows>(?:\|.*
 
 def main(folder: Path) -> None:
     """Rewrite the page."""
-    cells = [Compared(**cell) for cell in json.loads((folder / "reproduction.json").read_text())]
+    cells = read_reproduction(folder).cells
 
     def table(found: re.Match[str]) -> str:
         own = [cell for cell in cells if cell.experiment == found["name"]]

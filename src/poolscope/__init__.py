@@ -23,6 +23,7 @@ __all__ = [
     "Obfuscated",
     "PoolscopeError",
     "Progress",
+    "Provenance",
     "Reproduction",
     "Scenario",
     "Summary",
@@ -48,6 +49,7 @@ __all__ = [
     "posterior",
     "posterior_of_likelihood",
     "priors",
+    "provenance",
     "reproduce",
     "summarize",
 ]
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from poolscope.inference.attack import posterior
     from poolscope.inference.posterior import Learned, behavior_posterior, posterior_of_likelihood
     from poolscope.mechanisms.protocols import Mechanism
+    from poolscope.metrics.provenance import Provenance, provenance
     from poolscope.metrics.records import summarize
     from poolscope.paper.reproduce import reproduce
     from poolscope.paper.runner import Reproduction
@@ -104,6 +107,7 @@ else:
         "play": "game.game",
         "posterior": "inference.attack",
         "posterior_of_likelihood": "inference.posterior",
+        "provenance": "metrics.provenance",
         "summarize": "metrics.records",
         # what they return
         "Advice": "workflows.advise.records",
@@ -114,6 +118,7 @@ else:
         "Inferred": "workflows.attack.attack",
         "Learned": "inference.posterior",
         "Obfuscated": "workflows.obfuscate",
+        "Provenance": "metrics.provenance",
         "Reproduction": "paper.runner",
         "Summary": "workflows.audit.run_folder",
         "Verdict": "workflows.check.verdict",

@@ -1,12 +1,13 @@
 """Records in which nothing stands out but what a test names."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from math import inf
 from typing import Any
 
 from poolscope.mechanisms import ReportingPolicy
 from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.models import intervals
 from poolscope.metrics.records import Record
 from poolscope.workflows.compare import Configuration
 
@@ -51,10 +52,8 @@ def choice(mechanism: str = "grr", *, adversary: str = "strong", n: int = 90, **
 
 def _values(kind: type[Record], adversary: str, n: int, given: dict[str, Any]) -> dict[str, Any]:
     plain = {"adversary": adversary, "n": n, "users": 10_000, "baseline": 1 / 6, "majority": 0.17}
-    values = {f.name: Estimate(0.3, 0.29, 0.3) if f.type == "Estimate" else 0.1 for f in fields(kind) if _needed(f)}
+    estimates = {interval.name for interval in intervals(kind)}
+    needed = [entry.name for entry in fields(kind) if entry.default is MISSING]
+    values = {name: Estimate(0.3, 0.29, 0.3) if name in estimates else 0.1 for name in needed}
     pairs = {name: Estimate(*value, value[0]) for name, value in given.items() if isinstance(value, tuple)}
     return {**values, **plain, **given, **pairs}
-
-
-def _needed(field: Any) -> bool:
-    return field.default is not None and field.name != "frontier"

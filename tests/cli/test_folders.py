@@ -58,7 +58,7 @@ def test_pictures_are_those_of_the_page(folders):
         ("comparison.json", {"n": "x"}, "n: must be a number, got 'x'"),
         ("comparison.json", {"seed": 0.5}, "seed: must be a whole number"),
         ("comparison.json", {"adversaries": []}, "adversaries: must be an object, got []"),
-        ("comparison.json", {"adversaries": {"weak": 1}}, "adversaries.weak: must be a text, got 1"),
+        ("comparison.json", {"adversaries": {"weak": 1}}, "adversaries.weak: must be a string, got 1"),
         ("comparison.json", {"devices": "many"}, "devices: must be a list, got 'many'"),
         ("comparison.json", {"scenario": {"text": 1}}, "scenario: must have the strings name, file and text"),
         ("comparison.json", {"epsilons": [{"report": "much"}]}, "epsilons.0.report: must be a number, got 'much'"),

@@ -358,7 +358,7 @@ def test_a_folder_of_a_stranger(tmp_path):
     part.write_bytes(content)
     summary = json.loads((out / "summary.json").read_text())
     (out / "summary.json").write_text(json.dumps(summary | {"results": [{"adversary": ["x"]}]}))
-    with pytest.raises(InputError, match=r"results\.0\.adversary: must be a text"):
+    with pytest.raises(InputError, match=r"results\.0\.adversary: must be a string"):
         read_run(out)
 
 

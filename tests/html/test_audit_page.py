@@ -277,12 +277,12 @@ DAMAGES = {
     "must have summary.json": lambda f: (f / "summary.json").unlink(),
     "must be JSON": lambda f: (f / "summary.json").write_text("{"),
     "must be UTF-8": lambda f: (f / "summary.json").write_bytes(b'"\xff"'),
-    "valid dictionary": lambda f: (f / "summary.json").write_text("[]"),
-    "seed: Field required": lambda f: edit(f, seed=None),
-    "users: Input should be greater": lambda f: edit(f, users=0),
+    "must be an object, got []": lambda f: (f / "summary.json").write_text("[]"),
+    "seed: is missing": lambda f: edit(f, seed=None),
+    "users: must be a whole number of at least 1, got 0": lambda f: edit(f, users=0),
     "results: must not be empty": lambda f: edit(f, results=[]),
-    "results.0.adversary: must be a text": lambda f: edit(f, results=[{}]),
-    "results.0.n: must be a number, got None": lambda f: edit(f, results=[{"adversary": "weak"}]),
+    "results.0.adversary: is missing": lambda f: edit(f, results=[{}]),
+    "results.0.n: is missing": lambda f: edit(f, results=[{"adversary": "weak"}]),
     "must have outcomes": lambda f: [p.unlink() for p in (f / "outcomes").iterdir()],
     "part-0.parquet: must be a Parquet file": lambda f: (f / "outcomes/part-0.parquet").write_text("no"),
     "must have a column 'user'": lambda f: pl.DataFrame({"n": [1]}).write_parquet(f / "outcomes/part-0.parquet"),
@@ -315,6 +315,6 @@ def test_an_interval_that_is_a_point_leaves_no_sign_behind(run):
     summary = read_run(run).summary
     sure = Estimate(1.0, 0.99999, 1.0)
     results = [replace(record, precision_top10=sure) for record in summary.results]
-    facts = audit._tiles(summary.model_copy(update={"results": results}))["tiles"]
+    facts = audit._tiles(replace(summary, results=results))["tiles"]
     assert [tile.note for tile in facts][1] == ""
     assert all(tile.note for tile in facts[:1] + facts[2:])

@@ -104,7 +104,7 @@ def test_an_attack_that_is_never_right():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"adversary": 3}, "adversary: must be a text, got 3"),
+        ({"adversary": 3}, "adversary: must be a string, got 3"),
         ({"n": None}, "n: must be a number, got None"),
         ({"n": 7.5}, "n: must be a whole number of at least 1, got 7.5"),
         ({"users": 0}, "users: must be a whole number of at least 1, got 0"),

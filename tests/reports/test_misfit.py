@@ -106,7 +106,7 @@ def test_collisions_under_few_functions_are_not_noticed(kind, parameters):
 
 def test_the_first_report_of_a_user_is_one_in_all_batches():
     """Also where the user was met in a batch before the last."""
-    firsts, found = Firsts(), []
+    firsts, found = FirstReports(), []
     for users in ([3, 1, 3], [2, 1, 2], [1, 3, 4, 2], [3, 4, 5]):
         users = np.array(users, dtype=np.uint64)
         found.append(firsts.of(users, {"value": 10 * users + np.arange(len(users))})["value"].tolist())

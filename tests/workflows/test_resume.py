@@ -280,7 +280,7 @@ def test_what_does_not_count_is_taken_away(finished):
 
 # Manifests of strangers
 
-GOOD = {"scenario": "", "seed": 0, "users": 3, "version": "0.1.0", "block": 2, "inputs": {}, "parts": {}}
+GOOD = {"scenario": "", "seed": 0, "users": 3, "version": "0.1.0", "block": 2, "inputs": {}, "parts": {}, "format": 1}
 
 
 def manifest_of(folder, content):
@@ -302,6 +302,7 @@ def manifest_of(folder, content):
         {"inputs": None},
         {"scenario": None},
         {"more": 1},
+        {"provenance": {"numba": "0.61"}},
     ],
     ids=str,
 )

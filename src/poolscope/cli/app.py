@@ -14,7 +14,7 @@ from poolscope.core.errors import InputError
 
 #: The commands as a newcomer meets them: a game, what to choose, real data, the paper.
 ORDER = (
-    *("scenarios", "audit", "render", "figures", "explore"),
+    *("scenarios", "audit", "render", "figures", "rerun", "schema", "explore"),
     *("compare", "advise", "check"),
     *("traces", "obfuscate", "attack", "estimate"),
     "reproduce",

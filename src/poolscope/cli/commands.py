@@ -13,6 +13,7 @@ import typer
 
 from poolscope.cli import advising as advising
 from poolscope.cli import data as data
+from poolscope.cli import rerun as rerun
 from poolscope.cli.app import (
     DEBUG,
     MECHANISMS,

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from poolscope.core.errors import InputError
-from poolscope.core.executors import Local
+from poolscope.core.executors import Engine, Local
 from poolscope.core.files import located_os_errors
+from poolscope.core.progress import Progress
 from poolscope.figures import advise as advise_figures
 from poolscope.figures import audit as audit_figures
 from poolscope.figures.saving import Figure, check, save
 from poolscope.html import advise, audit, compare
 from poolscope.paper import report as reproduction
+from poolscope.paper.rerun import rerun_reproduction
 from poolscope.paper.runner import finished
 from poolscope.paper.values import Played
 from poolscope.workflows.advise.records import FILE as ADVICE
@@ -21,6 +23,7 @@ from poolscope.workflows.advise.records import read_advice
 from poolscope.workflows.audit.run_folder import read_run
 from poolscope.workflows.compare import FILE as COMPARISON
 from poolscope.workflows.compare import read_comparison
+from poolscope.workflows.rerun import Rerun, rerun_advice, rerun_audit, rerun_comparison
 
 REMEDY = "name a folder of audit, compare, advise or reproduce"
 
@@ -31,6 +34,7 @@ class Finished(NamedTuple):
     read: Callable[[Path], Any]
     write_page: Callable[[Any, Path], Path]
     pictures: Callable[[Any], Iterable[Figure]]
+    rerun: Callable[[Path, Path | None, Engine, Progress], Rerun]
 
 
 def _read_plays(folder: Path) -> dict[str, Played]:
@@ -42,14 +46,15 @@ def _refuse_page(_: Any, folder: Path) -> Path:
     raise InputError("the page of a reproduction is not made of its folder alone", file=folder, remedy=remedy)
 
 
-RUN = Finished(read_run, lambda run, _: audit.write_page(run), audit_figures.pictures)
+RUN = Finished(read_run, lambda run, _: audit.write_page(run), audit_figures.pictures, rerun_audit)
 
 MARKED = {
+    "manifest.json": RUN,
     "summary.json": RUN,
     "outcomes": RUN,
-    "plays": Finished(_read_plays, _refuse_page, reproduction.pictures),
-    COMPARISON: Finished(read_comparison, compare.write_page, compare.pictures),
-    ADVICE: Finished(read_advice, advise.write_page, advise_figures.pictures),
+    "plays": Finished(_read_plays, _refuse_page, reproduction.pictures, rerun_reproduction),
+    COMPARISON: Finished(read_comparison, compare.write_page, compare.pictures, rerun_comparison),
+    ADVICE: Finished(read_advice, advise.write_page, advise_figures.pictures, rerun_advice),
 }
 """By what lies in the folder."""
 
@@ -61,6 +66,11 @@ def _kind(folder: Path) -> Finished:
     if found is None:
         raise InputError("there is nothing finished in it", file=folder, remedy=REMEDY)
     return found
+
+
+def rerun_of(folder: Path) -> Callable[[Path, Path | None, Engine, Progress], Rerun]:
+    """Return what plays a folder of this kind again."""
+    return _kind(folder).rerun
 
 
 def write_page(folder: Path) -> Path:

@@ -21,6 +21,7 @@ from poolscope.core.errors import InputError
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device
 from poolscope.mechanisms.protocols import MAX_EPSILON, flip_probability
+from poolscope.metrics.models import Real, Result, result
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game
@@ -30,17 +31,16 @@ DAYS = 365
 """Days of a year."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CumulativeEpsilon:
-    """The epsilon of a report, and the sum over those of a day, of a year and of all time: what composition allows.
+@result
+class CumulativeEpsilon(Result):
+    """The epsilon of a report, and the sums over a day, a year and all time by sequential composition.
 
-    Where a share of events is reported, sums are of as many reports as are sent on average. None is what is not known:
-    of a day and a year where nobody says how many reports there are, of all time without a cap.
+    Where a share of events is reported, sums are of the mean number of reports. None is unknown: `day` and `year`
+    without a rate of reports, `total` without a cap.
 
-    Where devices keep their answers, reports are not independent and their epsilons do not add up. There is the epsilon
-    of a kept `answer`, whose reports together reveal no more, and as the papers count it the longitudinal one for all
-    time: that of an answer times the answers that a device can send. It is about the answers alone: which reports come
-    from the same one is in no epsilon.
+    Memoized reports are not independent, and their epsilons do not add up. `answer` is the epsilon of a memoized
+    response, which bounds all reports of it together. `total` is then the longitudinal epsilon of the papers: that of a
+    response times the number of responses. It says nothing about which reports share a response.
 
     Examples
     --------
@@ -48,15 +48,15 @@ class CumulativeEpsilon:
     1460.0
     """
 
-    report: float
-    day: float | None = None
-    year: float | None = None
-    total: float | None = None
-    answer: float | None = None
+    report: Real
+    day: Real | None = None
+    year: Real | None = None
+    total: Real | None = None
+    answer: Real | None = None
 
 
 class MemoizedResponses(NamedTuple):
-    """What a device keeps: the epsilon of an answer, and how many answers there are at most.
+    """The memoized responses of a device: the epsilon of each, and the largest number of them.
 
     Examples
     --------
@@ -68,12 +68,12 @@ class MemoizedResponses(NamedTuple):
     answers: int
 
     def spent(self, reports: float) -> float:
-        """What so many reports add up to, each of an answer of its own as long as there are any."""
+        """Return the total epsilon of this many reports, each of a new response as long as there is one."""
         return self.epsilon * min(self.answers, reports)
 
 
 def memoized_by(device: Device) -> MemoizedResponses | None:
-    """The permanent responses of a device, as its mechanism states them; None where it has none.
+    """Return the permanent responses of a device, as its mechanism states them; None where it has none.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def memoized_by(device: Device) -> MemoizedResponses | None:
 def cumulative_epsilon(
     epsilon: float, policy: ReportingPolicy, *, kept: MemoizedResponses | None = None
 ) -> CumulativeEpsilon:
-    """What an epsilon of a report adds up to on devices that send so much; ``kept`` is what they keep of it.
+    """Return the epsilon of a report with its sums over time; ``kept`` are the memoized responses, if any.
 
     Examples
     --------
@@ -108,18 +108,18 @@ def cumulative_epsilon(
 
 
 def epsilon_of(game: Game) -> CumulativeEpsilon:
-    """The epsilon of a game with its time."""
+    """Return the epsilon of a game with its time."""
     return cumulative_epsilon(float(game.mechanism.epsilon), game.policy, kept=memoized_by(game.device))
 
 
 def composition_bound(game: Game) -> float:
-    """What the epsilons of a user's linked reports add up to: of kept answers, those that they can come from."""
+    """Return the total epsilon of a user's linked reports, or of the memoized responses that they can come from."""
     reports, kept = int(game.policy.linked(game.horizon)[0].max()), memoized_by(game.device)
     return reports * float(game.mechanism.epsilon) if kept is None else kept.spent(reports)
 
 
 def in_words(epsilons: Sequence[CumulativeEpsilon], policy: ReportingPolicy) -> str:
-    """One epsilon or several, as "epsilon 4 a report, 1 a day: 1,460 a year"."""
+    """Return one epsilon or several, as "epsilon 4 a report, 1 a day: 1,460 a year"."""
     words = f"epsilon {_listed([epsilon.report for epsilon in epsilons])} a report"
     if policy.reports_per_day is not None:
         words += f", {_figure(policy.sampling_rate * policy.reports_per_day)} a day"
@@ -137,7 +137,7 @@ def in_words(epsilons: Sequence[CumulativeEpsilon], policy: ReportingPolicy) -> 
 
 
 def of_each_in_words(spent: Mapping[str, Sequence[CumulativeEpsilon]], policy: ReportingPolicy) -> list[str]:
-    """The epsilons of several mechanisms: what is drawn anew in one phrase, and one for each that keeps answers."""
+    """Describe the epsilons of several mechanisms: fresh ones in one phrase, memoized ones in a phrase each."""
     kept = {name: epsilons for name, epsilons in spent.items() if any(one.answer is not None for one in epsilons)}
     fresh = [one for name, epsilons in spent.items() if name not in kept for one in epsilons]
     facts = [f"{name}, {in_words(epsilons, policy)}" for name, epsilons in kept.items()]
@@ -145,7 +145,7 @@ def of_each_in_words(spent: Mapping[str, Sequence[CumulativeEpsilon]], policy: R
 
 
 def devices_in_words(game: Game) -> list[str]:
-    """What the devices of a game do beyond the mechanism, a phrase each."""
+    """Return what the devices of a game do beyond the mechanism, a phrase each."""
     policy, facts = game.policy, []
     if policy.sampling_rate < 1:
         facts.append(f"n counts events, of which {_figure(100 * policy.sampling_rate)} % are reported")
@@ -162,7 +162,7 @@ def devices_in_words(game: Game) -> list[str]:
 
 
 def in_days(counts: Sequence[int], reports_per_day: float) -> str:
-    """How long so many events take, as "7, 30 days"."""
+    """Return how long these numbers of events take, as "7, 30 days"."""
     days = [n / reports_per_day for n in counts]
     return f"{_listed(days)} day{'s' * (days != [1])}"
 
@@ -172,7 +172,7 @@ def _listed(values: Sequence[float]) -> str:
 
 
 def _figure(value: float) -> str:
-    """Three digits, all of those before the point; infinity as its sign."""
+    """Return three digits, all of those before the point; infinity as its sign."""
     return f"{value:,.0f}" if 100 <= value < 1e15 else f"{value:.3g}".replace("inf", "∞")
 
 
@@ -200,7 +200,7 @@ class TradeOff:
     fnr: Floats
 
     def fnr_at(self, fpr: float | Floats) -> Floats:
-        """Least false negative rate at these false positive rates.
+        """Return the least false negative rate at these false positive rates.
 
         Examples
         --------
@@ -221,12 +221,12 @@ class TradeOff:
         return float((1 - self.fpr - self.fnr).max())
 
     def table(self) -> pl.DataFrame:
-        """The corners as a table with the columns fpr and fnr."""
+        """Return the corners as a table with the columns fpr and fnr."""
         return pl.DataFrame({"fpr": self.fpr, "fnr": self.fnr})
 
 
 def trade_off(epsilon: float, n: int) -> TradeOff:
-    r"""Trade-off curve of n epsilon-LDP reports about which of two candidates a user is.
+    r"""Return the trade-off curve of n epsilon-LDP reports about which of two candidates a user is.
 
     A false positive names the second candidate where the first is true, a false negative the first where the second
     is true. No test of n reports, each epsilon-LDP given those before it, has errors below the curve. Randomized
@@ -348,11 +348,10 @@ def success_bound(epsilon: float, n: int, best: float) -> float:
 
 
 def mean_success_bound(epsilon: float, counts: Integers, chances: Floats, best: float) -> float:
-    """`success_bound` where the number of reports is one of several, (counts,) with their chances, whatever the pool
-    is.
+    """Return the mean `success_bound` over the number of reports: (counts,) with their probabilities, for any pool.
 
-    Where there are many numbers, those of a group count as their largest, and those that hardly ever occur as if they
-    told all.
+    Where there are many numbers, those of a group count as their largest. For those that hardly ever occur the bound
+    is 1.
     """
     likely = np.flatnonzero(chances > NEVER)
     right = 1.0 - float(chances[likely].sum())
@@ -362,7 +361,7 @@ def mean_success_bound(epsilon: float, counts: Integers, chances: Floats, best: 
 
 
 def _missed(epsilon: float, n: int, size: float) -> float:
-    """Least error of the second kind of a test of this size against one reference, over all channels."""
+    """Return the least error of the second kind of a test of this size against one reference, over all channels."""
     if n == 0:
         return 1 - size
     j = np.arange(1, n + 1)

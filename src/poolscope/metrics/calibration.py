@@ -29,7 +29,7 @@ SCALES = 17
 _STREAM = (0x6361,)
 
 
-class Bins(NamedTuple):
+class ConfidenceBins(NamedTuple):
     """Users gathered by confidence; empty bins are left out. All of shape (bins,)."""
 
     users: NDArray[np.int64]
@@ -48,12 +48,12 @@ class Bins(NamedTuple):
         return shares
 
     def error(self, success: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Calibration error of success rates, shape (..., bins) -> (...)."""
+        """Return the calibration error of success rates, shape (..., bins) -> (...)."""
         return np.abs(success - self.confidence) @ self.weight
 
 
-def gather(rows: pl.DataFrame, bins: int) -> Bins:
-    """Mean confidence and success rate of the users in each of ``bins`` equal bins."""
+def gather(rows: pl.DataFrame, bins: int) -> ConfidenceBins:
+    """Return the mean confidence and success rate of the users in each of ``bins`` equal bins."""
     if rows.is_empty():
         raise InputError("must have at least one user", place="outcomes")
     if bins < 1:
@@ -64,7 +64,7 @@ def gather(rows: pl.DataFrame, bins: int) -> Bins:
     total = np.bincount(index, weights=confidence, minlength=bins)[filled]
     hits = np.bincount(index[successes(rows)], minlength=bins)[filled]
     users = users[filled]
-    return Bins(users, np.minimum(total / users, 1.0), hits)
+    return ConfidenceBins(users, np.minimum(total / users, 1.0), hits)
 
 
 def _bins(rows: pl.DataFrame, bins: int) -> NDArray[np.int64]:
@@ -74,7 +74,7 @@ def _bins(rows: pl.DataFrame, bins: int) -> NDArray[np.int64]:
 
 
 def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
-    """Success rate against confidence.
+    """Return the success rate against confidence.
 
     Returns
     -------
@@ -105,13 +105,13 @@ def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
 
 
 def ece(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> Estimate:
-    r"""Expected calibration error: the mean gap between confidence and success rate.
+    r"""Return the expected calibration error: the mean gap between confidence and success rate.
 
     .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{N} |\text{success}_b - \text{confidence}_b|
 
     Noise alone makes it positive, so a plain bootstrap would sit above the truth. The interval
     inverts a test instead: the gaps d_b that were seen are scaled to s d_b; for each s new
-    crowds are drawn with the success rates confidence_b + s d_b; the interval holds the errors
+    samples of users are drawn with the success rates confidence_b + s d_b; the interval holds the errors
     of all s for which the error that was seen lies between the 2.5 % and 97.5 % quantiles of
     theirs. Its low end is 0 exactly when a calibrated attack (s = 0) could show such an error.
     It is widened where needed to hold the value itself, which noise may have pushed out, and
@@ -156,7 +156,7 @@ def ece_null_p95(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS, level: f
 
 
 def _effect(rows: pl.DataFrame, bins: int, gap: NDArray[np.float64]) -> float:
-    """Design effect of the calibration error, whose influence values are the signed gaps of the users."""
+    """Return the design effect of the calibration error, whose influence values are the signed gaps of the users."""
     groups = clusters_of(rows)
     if groups is None:
         return 1.0
@@ -165,14 +165,16 @@ def _effect(rows: pl.DataFrame, bins: int, gap: NDArray[np.float64]) -> float:
     return groups.effect(influence - influence.mean())
 
 
-def _pooled_gap(binned: Bins, effect: float) -> float:
-    """Largest plausible gap between mean confidence and success rate over all users."""
+def _pooled_gap(binned: ConfidenceBins, effect: float) -> float:
+    """Return the largest plausible gap between mean confidence and success rate over all users."""
     low, high = clopper_pearson(binned.hits.sum() / effect, binned.users.sum() / effect)
     confidence = float(binned.confidence @ binned.weight)
     return max(float(high) - confidence, confidence - float(low))
 
 
-def _replicas(binned: Bins, chance: NDArray[np.float64], seed: int, effect: float = 1.0) -> NDArray[np.float64]:
+def _replicas(
+    binned: ConfidenceBins, chance: NDArray[np.float64], seed: int, effect: float = 1.0
+) -> NDArray[np.float64]:
     """Errors of samples drawn with given success rates, (..., bins) -> (..., REPLICAS); of fewer users by an effect."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_STREAM))
     size = (*chance.shape[:-1], REPLICAS, chance.shape[-1])
@@ -182,7 +184,7 @@ def _replicas(binned: Bins, chance: NDArray[np.float64], seed: int, effect: floa
 
 
 def brier(rows: pl.DataFrame) -> Estimate:
-    """Brier score of the guess: the mean squared gap between confidence and success (0 or 1).
+    """Return the Brier score of the guess: the mean squared gap between confidence and success (0 or 1).
 
     Examples
     --------

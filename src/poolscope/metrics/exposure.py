@@ -1,10 +1,9 @@
-"""How many users the adversary is sure of: pure functions of the outcome table, each with a 95 % interval.
+"""How many users the adversary is confident about: pure functions of the outcome table, each with a 95 % interval.
 
-Two ideas. The adversary is *sure* of a user *at n* if its confidence after n reports is at least some threshold. A user
-is *exposed by n* if the adversary has been sure at some time up to n reports: the confidence may have fallen since.
-All take the rows of one adversary at one observation count n, a row per user. Where an adversary samples, a user whose
-confidence is within its standard error of the threshold counts as one of whom it is sure for the upper end of the
-interval, and for the lower end as one of whom it is not.
+Two ideas. The adversary is *confident* about a user *at n* if its confidence after n reports reaches a threshold. A
+user is *exposed by n* if that was so at some time up to n reports: the confidence may have fallen since. All take the
+rows of one adversary at one observation count n, a row per user. Where an adversary samples, a user whose confidence is
+within its standard error of the threshold is counted for the upper end of an interval and not for the lower.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Firsts = list[Counter[float]]
 
 
 def confident(rows: pl.DataFrame, threshold: float) -> Estimate:
-    """Share of users of whom the adversary is sure at n: 1 less the null rate of that threshold.
+    """Return the share of users about whom the adversary is confident at n: 1 less the null rate of that threshold.
 
     Examples
     --------
@@ -56,7 +55,7 @@ def confidence_mcse(rows: pl.DataFrame) -> NDArray[np.float64]:
 
 
 def precision_at_threshold(rows: pl.DataFrame, threshold: float) -> Estimate:
-    """Precision on the users of whom the adversary is sure at n; NaN in (0, 1) when there are none.
+    """Return the precision on users about whom the adversary is confident at n; NaN in (0, 1) when there are none.
 
     Examples
     --------
@@ -68,7 +67,7 @@ def precision_at_threshold(rows: pl.DataFrame, threshold: float) -> Estimate:
 
 
 def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
-    """Share of users exposed by n, for a threshold of ``EXPOSED`` and any n up to that of the rows.
+    """Return the share of users exposed by n, for a threshold of ``EXPOSED`` and any n up to that of the rows.
 
     Examples
     --------
@@ -93,7 +92,7 @@ def exposed_by(rows: pl.DataFrame, column: str, n: int) -> NDArray[np.bool_]:
 
 
 def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:
-    """Reports until that share (`level`) of the users is exposed; infinite where it never is.
+    """Return the number of reports until that share (`level`) of the users is exposed; infinite where it never is.
 
     Examples
     --------
@@ -117,7 +116,7 @@ def first_exposed(rows: pl.DataFrame, column: str) -> Firsts:
 
 
 def reports_until(firsts: Firsts, share: float) -> Estimate:
-    """Reports until that share of the users is exposed, from ``first_exposed``."""
+    """Return the number of reports until that share of the users is exposed, from ``first_exposed``."""
     every = sum(firsts, Counter())
     value = quantile(list(every), share, list(every.values())).value
     hits = [sum(users for first, users in group.items() if first <= value) for group in firsts]
@@ -127,7 +126,7 @@ def reports_until(firsts: Firsts, share: float) -> Estimate:
 
 
 def exposure(rows: pl.DataFrame, horizon: int, threshold: float | None = None) -> pl.DataFrame:
-    """Share of users ``exposed`` by every number of reports, at every threshold.
+    """Return the share of users ``exposed`` by every number of reports, at every threshold.
 
     Parameters
     ----------
@@ -152,7 +151,7 @@ def exposure(rows: pl.DataFrame, horizon: int, threshold: float | None = None) -
 
 
 def exposure_columns(threshold: float | None) -> dict[float, str]:
-    """The thresholds of a run in increasing order, the game's own among them, and the column of each."""
+    """Return the thresholds of a run in increasing order, the game's own among them, and the column of each."""
     own = {} if threshold is None else {threshold: EXPOSED_AT_THRESHOLD}
     return dict(sorted((own | EXPOSED).items()))
 
@@ -160,7 +159,7 @@ def exposure_columns(threshold: float | None) -> dict[float, str]:
 def exposure_counts(
     rows: pl.DataFrame, horizon: int, threshold: float | None = None, groups: int = 1
 ) -> NDArray[np.int64]:
-    """Users whom each report exposes, (thresholds, 3, groups, horizon + 2): those of parts of a table add up.
+    """Return users whom each report exposes, (thresholds, 3, groups, horizon + 2): those of parts of a table add up.
 
     Three times: if chance in the attack hides them, as it is, and if it shows them. The last cell counts all others.
     """
@@ -176,7 +175,7 @@ def exposure_counts(
 
 
 def exposure_shares(counts: NDArray[np.int64], threshold: float | None = None) -> pl.DataFrame:
-    """The table of an ``exposure`` from its counts."""
+    """Return the table of an ``exposure`` from its counts."""
     after, users = np.arange(counts.shape[3] - 1), int(counts[0, 0].sum())
     parts = []
     for level, new in zip(exposure_columns(threshold), counts, strict=True):

@@ -1,4 +1,4 @@
-r"""95 % intervals of shares, bounded means, ratios and quantiles, honest down to a single user and at 0 and 1.
+r"""95% intervals of shares, bounded means, ratios and quantiles, which cover down to a single user and at 0 and 1.
 
 Users who share an adversary's draw are not independent: how much wider that makes an interval.
 
@@ -27,9 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
+from pydantic_core import CoreSchema, core_schema
 from scipy import special
 
 from poolscope.core.errors import InputError
+from poolscope.core.files import plain
+from poolscope.core.validation import NUMBER, real, rejection
 from poolscope.game.columns import ESTIMATE
 
 TAIL = 0.025
@@ -62,16 +65,34 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        """Read three numbers, and write them: an infinity is a text in JSON, NaN is null."""
+        written = core_schema.plain_serializer_function_ser_schema(plain, when_used="json")
+        return core_schema.no_info_plain_validator_function(cls._read, serialization=written)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: Any) -> dict[str, Any]:
+        return {"type": "array", "items": NUMBER, "minItems": 3, "maxItems": 3}
+
+    @classmethod
+    def _read(cls, found: Any) -> Estimate:
+        if isinstance(found, Estimate):
+            return found
+        if not isinstance(found, tuple | list) or len(found) != 3:
+            raise rejection("must be three numbers", value=found)
+        return cls(*map(real, found))
+
 
 def exactly(value: float) -> Estimate:
-    """A number that is known."""
+    """Return a number that is known."""
     return Estimate(value, value, value)
 
 
 def clopper_pearson(
     hits: ArrayLike, trials: ArrayLike, error: ArrayLike = TAIL
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Exact bounds of a binomial share, each of which is wrong with probability ``error`` at most.
+    r"""Return exact bounds of a binomial share, each of which is wrong with probability ``error`` at most.
 
     .. math:: I_{low}(k, n - k + 1) = \text{error} = 1 - I_{high}(k + 1, n - k)
 
@@ -101,7 +122,7 @@ def clopper_pearson(
 
 
 def share_of(successes: int, users: int, effect: float = 1.0) -> Estimate:
-    """Share of successes with its exact interval; NaN in (0, 1) when there are no users.
+    """Return the share of successes with its exact interval; NaN in (0, 1) when there are no users.
 
     With a design effect (`clusters`) the interval is that of Korn and Graubard: of as many fewer users.
     """
@@ -110,16 +131,16 @@ def share_of(successes: int, users: int, effect: float = 1.0) -> Estimate:
 
 
 def between(few: Estimate, found: Estimate, many: Estimate) -> Estimate:
-    """What was found, between the ends of the least and the most that it may be."""
+    """Return what was found, between the ends of the least and the most that it may be."""
     return Estimate(found.value, min(few.low, found.low), max(many.high, found.high))
 
 
 def share_above(
     correct: NDArray[np.bool_], guessed: NDArray[np.int64], effect: ArrayLike = 1.0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    r"""Success of the first users of a ranked crowd, as of a share q of all users there could be.
+    r"""Estimate the success rate of the most confident share q of the population from a ranked sample of users.
 
-    Which users belong to that share depends on a threshold that the crowd only estimates. The number M of the N users
+    Which users belong to that share depends on a threshold that the sample only estimates. The number M of the N users
     above the true threshold is Binomial(N, q), and given M their successes S_M are Binomial(M, success). So the ends
     are those of Clopper and Pearson averaged over M: the 2.5 % quantile of a mixture of Beta(S_M, M - S_M + 1) and the
     97.5 % quantile of one of Beta(S_M + 1, M - S_M). For many users the variance is
@@ -156,7 +177,7 @@ def share_above(
 def _mixture_ends(
     hits: NDArray[np.float64], trials: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ends of Clopper and Pearson averaged over the last axis, whose points are the ``PLACES``."""
+    """Return the ends of Clopper and Pearson averaged over the last axis, whose points are the ``PLACES``."""
     weight = np.exp(-(PLACES**2) / 2)
     weight /= weight.sum()
     ends = []
@@ -176,7 +197,7 @@ def _mixture_ends(
 
 
 def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0, effect: float = 1.0) -> Estimate:
-    r"""Interval of an average that lies in [0, 1], from its influence values.
+    r"""Return the interval of an average that lies in [0, 1], from its influence values.
 
     The variance of one user is taken over the users and the four pseudo-users of the
     plus-four rule (two who contribute 0 and two who contribute 1), and the interval is that of
@@ -213,7 +234,7 @@ def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0
 
 
 def ratio(one: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
-    r"""One positive estimate over another, from the intervals of both.
+    r"""Return one positive estimate over another, from the intervals of both.
 
     The ends are where the difference one - ratio * other is as far from 0 as the two intervals allow, each taken for
     standard errors on the side that matters:
@@ -241,7 +262,7 @@ def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None, e
     """A quantile, the least value that the share ``level`` does not exceed, and the order statistics that bound it.
 
     The number of values below the true quantile is binomial: its 2.5 % and 97.5 % quantiles count the ends off. An end
-    that would lie beyond all values is infinite: so many users do not bound it. Infinite values are legal. With
+    that would lie beyond all values is infinite: this many users do not bound it. Infinite values are legal. With
     `counts` there are that many of each value. With a design effect (`clusters`) the ranks are those of as many fewer
     users (Woodruff 1952).
     """
@@ -253,7 +274,7 @@ def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None, e
     x, size = x[order], int(up_to[-1])
 
     def at(rank: int) -> float:
-        """The value of that rank, from 0."""
+        """Return the value of that rank, from 0."""
         return float(x[np.searchsorted(up_to, rank, side="right")])
 
     value = at(int(np.clip(np.ceil(level * size - 1e-9), 1, size)) - 1)
@@ -266,7 +287,7 @@ def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None, e
 
 
 def _binomial_quantile(part: float, trials: int, chance: float) -> int:
-    """The least number of successes that is not exceeded with at least this probability."""
+    """Return the least number of successes that is not exceeded with at least this probability."""
     near = math.ceil(special.bdtrik(part, trials, chance))
     least: int = near - 1 if near > 0 and special.bdtr(near - 1, trials, chance) >= part else near
     return least
@@ -292,12 +313,12 @@ class Clusters:
         return np.bincount(self.of, influence, self.count).astype(np.float64)
 
     def effect(self, influence: NDArray[np.float64]) -> float:
-        """Design effect of a metric with these influence values, (users,)."""
+        """Return the design effect of a metric with these influence values, (users,)."""
         return effect_of(self.sums(influence), float(influence @ influence))
 
 
 def clusters_of(rows: pl.DataFrame) -> Clusters | None:
-    """The groups of the users of one adversary; None where users are independent, or all share one draw."""
+    """Return the groups of the users of one adversary; None where users are independent, or all share one draw."""
     if ESTIMATE not in rows.columns or rows[ESTIMATE].null_count():
         return None
     found, of = np.unique(rows[ESTIMATE].to_numpy(), return_inverse=True)
@@ -314,12 +335,12 @@ def effect_of(sums: NDArray[np.float64], squares: float) -> float:
 
 
 def effect_of_share(hits: ArrayLike, users: ArrayLike) -> float:
-    """Design effect of a share, from the successes and the users of each group, (groups,)."""
+    """Return the design effect of a share, from the successes and the users of each group, (groups,)."""
     return float(effects_of_shares(np.asarray(hits)[:, None], np.asarray(users))[0])
 
 
 def effects_of_shares(hits: NDArray[np.number], users: NDArray[np.number]) -> NDArray[np.float64]:
-    """The same of several shares of the same users, (groups, shares) -> (shares,)."""
+    """Return the same of several shares of the same users, (groups, shares) -> (shares,)."""
     hits, users = hits[users > 0], users[users > 0].astype(np.float64)
     total = users.sum()
     share = hits.sum(axis=0) / max(total, 1.0)
@@ -328,7 +349,7 @@ def effects_of_shares(hits: NDArray[np.number], users: NDArray[np.number]) -> ND
 
 
 def share_of_users(chosen: NDArray[np.bool_], groups: Clusters | None) -> Estimate:
-    """Share of users who are chosen, (users,), with its interval."""
+    """Return the share of users who are chosen, (users,), with its interval."""
     effect = 1.0
     if groups is not None:
         effect = effect_of_share(groups.sums(chosen.astype(np.float64)), groups.sizes)
@@ -336,7 +357,7 @@ def share_of_users(chosen: NDArray[np.bool_], groups: Clusters | None) -> Estima
 
 
 def group_count(rows: pl.DataFrame) -> int:
-    """How many estimates the adversary of these rows has at least; 1 where users are independent."""
+    """Return how many estimates the adversary of these rows has at least; 1 where users are independent."""
     known = ESTIMATE in rows.columns and not rows[ESTIMATE].null_count()
     return int(rows[ESTIMATE].max()) + 1 if known and rows.height else 1  # type: ignore[arg-type]
 

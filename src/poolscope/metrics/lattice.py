@@ -52,7 +52,7 @@ class Window(NamedTuple):
 
 
 def mean_positive_part(values: Floats, masses: Floats, count: int, *, length: int = LENGTH) -> float:
-    """Upper bound on E[max(X_1 + ... + X_count, 0)].
+    """Return an upper bound on E[max(X_1 + ... + X_count, 0)].
 
     Each value is split between its two neighbors on the lattice so that its mean stays. That is a dilation, which no
     convex function of the sum takes for less.
@@ -83,7 +83,7 @@ def mean_positive_part(values: Floats, masses: Floats, count: int, *, length: in
 def mean_excess(
     steps: Integers, weights: Floats, count: int, step: float, limit: float, gain: Callable[[Floats], Floats]
 ) -> float:
-    """Upper bound on E[gain(S - limit)] for the sum S of `count` copies of step * (steps with these weights).
+    """Return an upper bound on E[gain(S - limit)] for the sum S of `count` copies of step * (steps with these weights).
 
     gain(x) is nonnegative, nondecreasing, at most x where x is positive, and not called below.
     """

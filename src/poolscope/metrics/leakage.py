@@ -1,4 +1,4 @@
-"""What reports gave away, in the measures of quantitative information flow: pure functions of the outcome table.
+"""What reports reveal, in the measures of quantitative information flow: pure functions of the outcome table.
 
 All take the rows of one adversary at one observation count n, a row per user, and give a 95 % interval over the draw of
 users. They measure the attack that was played, at the prior that the users have; ``bayes_security`` alone is over
@@ -48,7 +48,7 @@ def bayes_risk_ratio(rows: pl.DataFrame, prior: float) -> Estimate:
 
 
 def security_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) -> Estimate:
-    r"""Bayes security of a precision at the prior of the users.
+    r"""Return the Bayes security of a precision at the prior of the users.
 
     .. math:: \beta(\pi) = \frac{1 - \text{precision}}{1 - \text{prior}}
 
@@ -90,13 +90,13 @@ def bayes_security(rows: pl.DataFrame, k: int, seed: int) -> Estimate:
 
 
 def answers(rows: pl.DataFrame) -> Counter[tuple[str, str]]:
-    """How many users of each pool were given each guess."""
+    """Return how many users of each pool were given each guess."""
     both = rows.select(pl.col("pool", "guess").cast(pl.String)).group_by("pool", "guess").len()
     return Counter({(pool, guess): users for pool, guess, users in both.iter_rows()})
 
 
 def min_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int, effect: float = 1.0) -> Estimate:
-    r"""The least Bayes security over all priors, from how many users of each pool were given each guess.
+    r"""Return the least Bayes security over all priors, from how many users of each pool were given each guess.
 
     For a channel C the least is reached where two secrets share the prior evenly, so it is one less the largest total
     variation between two rows. Here the secrets are the preferred pools and C[a, g] is how often a user of pool a is
@@ -114,7 +114,7 @@ def min_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int, ef
     - Low: the true pair and set show no more than the best that are seen, so the largest bound over all pairs, each
       with the set that is best for it, holds for them too. A pool that nobody prefers may leak anything: then 0.
     - High: any prior proves something if it was not chosen for what it shows. The even one has half of the error; the
-      pairs, in which that the guess is a tells a from b, share the other half (Bonferroni).
+      pairs, in which a guess of a separates a from b, share the other half (Bonferroni).
 
     References
     ----------
@@ -151,7 +151,7 @@ def _evenly(right: NDArray[np.float64], users: NDArray[np.float64]) -> tuple[flo
 
 
 def _told_apart(table: NDArray[np.int64], seed: int) -> float:
-    """How far apart the two pools are that half of the users (pools, guesses) choose, in the other half."""
+    """Return how far apart the two pools are that half of the users (pools, guesses) choose, in the other half."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_STREAM))
     one = rng.binomial(table, 0.5, size=(HALVES, *table.shape))
     chosen, measured = np.concatenate([one, table - one]), np.concatenate([table - one, one])
@@ -171,7 +171,7 @@ def _told_apart(table: NDArray[np.int64], seed: int) -> float:
 def _difference(
     hits: ArrayLike, users: ArrayLike, other_hits: ArrayLike, other_users: ArrayLike, *, error: float = TAIL
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """One share less another of other users, with the ends that their exact intervals give it.
+    """Return one share less another of other users, with the ends that their exact intervals give it.
 
     References
     ----------
@@ -203,7 +203,7 @@ def min_entropy_leakage(rows: pl.DataFrame, prior: float) -> Estimate:
 
 
 def leakage_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) -> Estimate:
-    r"""Min-entropy leakage of a precision, in bits.
+    r"""Return the min-entropy leakage of a precision, in bits.
 
     .. math:: \log_2 \frac{\text{precision}}{\text{prior}}
 
@@ -219,7 +219,7 @@ def leakage_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) -
 
 
 def log_odds_gain(rows: pl.DataFrame, prior: Mapping[str, float], level: float = 0.99) -> Estimate:
-    r"""What the reports added to the log odds of the true pool, as a quantile over users.
+    r"""Return what the reports added to the log odds of the true pool, as a quantile over users.
 
     .. math:: \log \frac{\Pr[\text{truth} | \text{reports}]}{1 - \Pr[\text{truth} | \text{reports}]}
               - \log \frac{\Pr[\text{truth}]}{1 - \Pr[\text{truth}]}
@@ -230,7 +230,7 @@ def log_odds_gain(rows: pl.DataFrame, prior: Mapping[str, float], level: float =
     Parameters
     ----------
     prior : the adversary's prior of each pool, by name.
-    level : 0.99 is the user who is told more about than 99 % of the others.
+    level : 0.99 is the user about whom more is revealed than about 99% of the others.
 
     Examples
     --------

@@ -1,31 +1,32 @@
 r"""Linkability: how well two windows of reports are recognized as one device's (Naor and Vexler).
 
-A device that changes its pseudonym is tracked all the same if an adversary can tell which pseudonyms are one device's.
-Every device of a crowd has two windows: the score of one device's (`poolscope.inference.linkage`) should be higher than
-that of two devices'. Two numbers say how well it does: the area under the ROC curve, the chance that it is higher, with
-ties for half; and the share of devices that are linked where at most one in a thousand pairs of two devices is.
+A device that changes its pseudonym is still tracked if an adversary can link its pseudonyms. Every device of a sample
+has two windows. Two windows of one device should have a higher score (`poolscope.inference.linkage`) than windows of
+two devices. The area under the ROC curve is the probability that they do, with ties for half. The true positive rate
+is the share of devices that are linked where at most one in a thousand pairs of two devices is.
 
 Pairs are not independent: each device is in many. Intervals are over the draw of devices.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from poolscope.core.arrays import Floats
 from poolscope.game.game import Game
 from poolscope.game.windows import two_windows
 from poolscope.metrics.intervals import TAIL, Estimate, bounded_mean, share_of
-from poolscope.metrics.reading import Row
+from poolscope.metrics.models import Count, FlatRecord, result
 
 FALSE_LINKS = 1e-3
 """The share of pairs of two devices that may be linked wrongly."""
 
 REPLICAS = 200
-"""Crowds that are drawn from the devices there are, for the interval of those that are linked."""
+"""Bootstrap samples of the devices, for the interval of the share that is linked."""
 
 PLACES = 9
 """Digits after the point of a score: fewer than the order of a sum changes."""
@@ -33,13 +34,13 @@ PLACES = 9
 _STREAM = (0x6C69,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Linkability(Row):
+@result
+class Linkability(FlatRecord):
     """How well one adversary recognizes two windows of reports as one device's.
 
     Parameters
     ----------
-    adversary : who knows that devices keep their answers.
+    adversary : who knows that devices memoize responses.
     window : reports of each window; devices : how many have sent two.
     roc_auc : chance that two windows of one device look more like it than windows of two do; 1/2 is chance.
     tpr_at_fpr : share of devices whose windows are linked, if at most `FALSE_LINKS` of the pairs of two devices are.
@@ -55,17 +56,17 @@ class Linkability(Row):
     """
 
     adversary: str
-    window: int
-    devices: int
+    window: Count
+    devices: Count
     roc_auc: Estimate
-    tpr_at_fpr: Estimate
+    tpr_at_fpr: Annotated[Estimate, Field(serialization_alias="tpr_at_fpr_0.001")]
 
 
 def linkability(game: Game, users: int, seed: int) -> tuple[Linkability, ...]:
-    """A record for each adversary who knows that devices keep answers, from the first two windows of users' devices.
+    """Return a record for each adversary who knows of memoization, from the first two windows of users' devices.
 
-    There is none where devices draw every report anew or keep their name, and where no two of so many users have sent
-    two full windows by the largest n. At most 400 devices are looked at, fewer where windows are long.
+    There is none where reports are fresh or pseudonyms do not rotate, and where fewer than two of these users have
+    sent two full windows by the largest n. At most 400 devices are scored, fewer where windows are long.
 
     Examples
     --------
@@ -91,7 +92,7 @@ def linkability(game: Game, users: int, seed: int) -> tuple[Linkability, ...]:
 
 
 def in_words(window: int) -> str:
-    """What is asked of windows of so many reports."""
+    """Return the question about windows of this many reports."""
     return f"Are two windows of {window:,} report{'s' * (window != 1)} one device's"
 
 
@@ -110,9 +111,9 @@ def roc_auc(scores: Floats) -> Estimate:
 
 
 def tpr_at_fpr(scores: Floats, seed: int) -> Estimate:
-    """Share of devices whose own score is above that of all but `FALSE_LINKS` of the pairs of two devices.
+    """Return the share of devices whose own score is above that of all but `FALSE_LINKS` of the pairs of two devices.
 
-    The interval is that of the share, widened to where 95 % of crowds lie that are drawn from the devices there are.
+    The interval is that of the share, widened to where 95% of bootstrap samples of the devices lie.
     """
     devices = len(scores)
     pairs = np.nonzero(_others(devices))
@@ -121,7 +122,7 @@ def tpr_at_fpr(scores: Floats, seed: int) -> Estimate:
     own = np.diagonal(scores)
 
     def share(copies: Floats) -> float:
-        """With so many copies of each device: two of one are no pair."""
+        """Return the share with this many copies of each device: two copies of one device are no pair."""
         wrong = np.cumsum(copies[rows] * copies[columns])
         above = int(np.searchsorted(wrong, FALSE_LINKS * wrong[-1], side="right"))
         return float(copies @ (own > ranked[min(above, len(ranked) - 1)])) / devices
@@ -140,7 +141,7 @@ def _others(devices: int) -> NDArray[np.bool_]:
 
 
 def _below(ranked: Floats, values: Floats) -> Floats:
-    """The share of the ranked ones below each value, ties for half."""
+    """Return the share of the ranked ones below each value, ties for half."""
     sides = [np.searchsorted(ranked, values, side=side) for side in ("left", "right")]
     share: Floats = (sides[0] + sides[1]) / (2 * len(ranked))
     return share

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -11,15 +10,15 @@ import polars as pl
 from poolscope.game.columns import ESTIMATE, EXPOSED
 from poolscope.metrics.exposure import CHANCE, by_chance
 from poolscope.metrics.intervals import Estimate, between, bounded_mean, effect_of, effect_of_share, share_of
+from poolscope.metrics.models import Count, FlatRecord, Real, result
 from poolscope.metrics.precision import successes
-from poolscope.metrics.reading import Row
 
 #: What posteriors are rounded to before they are added up.
 GRAIN = 2.0**-36
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoolRecord(Row):
+@result
+class PoolRecord(FlatRecord):
     """How well one adversary did after n reports of each user who prefers one pool; estimates have 95 % intervals.
 
     Parameters
@@ -37,12 +36,12 @@ class PoolRecord(Row):
     """
 
     adversary: str
-    n: int
+    n: Count
     pool: str
-    users: int
+    users: Count
     precision: Estimate
     posterior: Estimate
-    exposed_at: float
+    exposed_at: Real
     exposed: Estimate
 
 
@@ -90,7 +89,7 @@ def pool_sums(rows: pl.DataFrame, n: int, column: str) -> pl.DataFrame:
 def pool_records(
     sums: Iterable[pl.DataFrame], adversary: str, n: int, pools: Sequence[str] | pl.Series, exposed_at: float
 ) -> list[PoolRecord]:
-    """The record of each of these pools that has users, from the `pool_sums` of all parts of a table."""
+    """Return the record of each of these pools that has users, from the `pool_sums` of all parts of a table."""
     every = pl.concat(sums).group_by("pool", ESTIMATE).sum().sort("pool", ESTIMATE)
     found = []
     for pool in pools:

@@ -1,7 +1,7 @@
 """How well an attack did: pure functions of the outcome table, each with a 95 % interval.
 
 All but ``select`` take the rows of one adversary at one observation count n, a row per user.
-The intervals are over the draw of users: what another crowd of the same size would show.
+The intervals are over the draw of users: what another sample of the same size would show.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from poolscope.metrics.intervals import (
 )
 
 TIE_DECIMALS = 12
-"""Confidences equal to so many decimals are ties: below is the rounding of the posterior."""
+"""Confidences equal to this many decimals are ties: below is the rounding of the posterior."""
 
 LOT_BITS = 24
-"""Bits of the lot beside a confidence of so many decimals in a word of 64."""
+"""Bits of the lot beside a confidence of `TIE_DECIMALS` decimals in a word of 64."""
 
 NEAR = 20
 """Users to each side of a threshold whose success counts as that at the threshold: one in this many."""
@@ -43,7 +43,7 @@ _TIE_STREAM = (0x7469,)
 
 
 def select(outcomes: pl.DataFrame, adversary: str, n: int) -> pl.DataFrame:
-    """Rows of one adversary at one observation count, in the order of the table.
+    """Return the rows of one adversary at one observation count, in the order of the table.
 
     Examples
     --------
@@ -83,12 +83,12 @@ def for_each_attack(outcomes: pl.DataFrame, metric: Callable[[pl.DataFrame], pl.
 
 
 def by_user(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows in order of their users; as they are where they are in order, or do not say whose they are."""
+    """Return the rows in order of their users; as they are where they are in order, or do not say whose they are."""
     return rows if "user" not in rows.columns or rows["user"].is_sorted() else rows.sort("user")
 
 
 def successes(rows: pl.DataFrame) -> NDArray[np.bool_]:
-    """Whether each row's guess is the preferred pool, shape (users,).
+    """Return whether each row's guess is the preferred pool, shape (users,).
 
     Examples
     --------
@@ -105,7 +105,7 @@ def successes(rows: pl.DataFrame) -> NDArray[np.bool_]:
 
 
 def ranked(rows: pl.DataFrame, seed: int) -> Ranked:
-    """Successes and confidences from the most to the least confident user.
+    """Return successes and confidences from the most to the least confident user.
 
     Ties are ordered at random by ``seed``, never by success (which would flatter the attack) and
     never by the row order of the table (which would not be reproducible).
@@ -136,7 +136,7 @@ class Ranked(NamedTuple):
 
 
 def _falling(confidence: NDArray[np.float64], lot: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The order of falling confidence, and of the lot where that ties.
+    """Return the order of falling confidence, and of the lot where that ties.
 
     Both in one number, as far as its bits go: to sort by two would take five times as long.
     """
@@ -154,7 +154,7 @@ def _falling(confidence: NDArray[np.float64], lot: NDArray[np.float64]) -> NDArr
 
 
 def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) -> pl.DataFrame:
-    """Precision against null rate as the threshold falls from the highest confidence to 0.
+    """Return the precision against null rate as the threshold falls from the highest confidence to 0.
 
     Row m of the full curve guesses for the m most confident users only: its null rate is
     1 - m/N and its threshold tau is the confidence of the m-th.
@@ -166,7 +166,7 @@ def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) ->
     seed : int
         Orders ties, see ``ranked``.
     points : int, optional
-        Keep about so many rows, evenly spaced in the null rate, both ends among them.
+        Keep about this many rows, evenly spaced in the null rate, both ends among them.
 
     Returns
     -------
@@ -198,7 +198,7 @@ def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) ->
 
 
 def auc_pn(rows: pl.DataFrame, seed: int) -> Estimate:
-    r"""Area under the precision / null-rate curve.
+    r"""Return the area under the precision / null-rate curve.
 
     The mean over m of the precision on the m most confident users. With c_i the success of the
     user of rank i and H the harmonic numbers,
@@ -214,7 +214,7 @@ def auc_pn(rows: pl.DataFrame, seed: int) -> Estimate:
     of lower confidence by standing before them. They sum to 0. When every user succeeds with
     probability p whatever the confidence, their variance is 2 p (1 - p).
 
-    Simulated, it holds the truth in 93 to 100 of 100 crowds of any size, in 95 of large ones. For
+    Simulated, it holds the truth in 93 to 100 of 100 samples of any size, in 95 of large ones. For
     one user the area is 0 or 1 and the interval says nothing.
 
     Examples
@@ -262,7 +262,7 @@ def _gains(correct: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.float64], ND
 
 
 def precision(rows: pl.DataFrame, seed: int, top: float = 1.0) -> Estimate:
-    """Precision on the most confident share ``top`` of the users; 1.0 is null rate 0.
+    """Return the precision on the most confident share ``top`` of the users; 1.0 is null rate 0.
 
     At least one user is guessed. The interval covers that the threshold which cuts the share off
     is known from the same users only (``intervals.share_above``).
@@ -287,7 +287,7 @@ def precision_of(correct: NDArray[np.bool_], top: float, groups: Clusters | None
 def _effects(
     correct: NDArray[np.bool_], guessed: NDArray[np.int64], groups: Clusters | None
 ) -> NDArray[np.float64] | float:
-    """Design effects of the precision on the first users of a ranking, (shares,).
+    """Return the design effects of the precision on the first users of a ranking, (shares,).
 
     A user above the threshold adds c - r, with r the success of those near it: who takes their place changes no more.
     """
@@ -312,7 +312,7 @@ def _effects(
 
 
 def behavior_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
-    """Precision at null rate 0 by relevant interest gamma and polarization delta.
+    """Return the precision at null rate 0 by relevant interest gamma and polarization delta.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def _edges(k: int, cells: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray
 
 
 def behavior_shares(counts: NDArray[np.int64], k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
-    """The table of a ``behavior_map`` from its counts."""
+    """Return the table of a ``behavior_map`` from its counts."""
     edges, count = _edges(k, cells), cells[0] * cells[1]
     effect = np.array([effect_of_share(right, own) for own, right in counts.transpose(2, 0, 1)])
     users, hits = counts.sum(axis=1)

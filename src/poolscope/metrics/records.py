@@ -26,25 +26,25 @@ from poolscope.metrics.exposure import (
 )
 from poolscope.metrics.intervals import Estimate, between, effect_of_share, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, min_security_of, security_of
+from poolscope.metrics.models import Count, FlatRecord, Real, UnknownEstimate, result
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
-from poolscope.metrics.reading import Row
 from poolscope.metrics.tables import Records
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game
 
 TOPS = {"precision_top1": 0.01, "precision_top5": 0.05, "precision_top10": 0.10, "precision_top20": 0.20}
-"""Shares of most confident users on which the precision is told, by their fields."""
+"""Shares of most confident users on which precision is reported, by their fields."""
 
 CONFIDENT = at_levels("confident")
-"""Confidences at which the adversary counts as sure, and their fields; those of being exposed are ``EXPOSED``."""
+"""Thresholds of confidence, and their fields; those of exposure are ``EXPOSED``."""
 
 EXPOSING = {"reports_to_1pct": 0.01, "reports_to_5pct": 0.05, "reports_to_10pct": 0.10}
-"""Shares of users of whom it is told after how many reports they are exposed, by their fields."""
+"""Shares of users whose exposure is reported as a number of reports, by their fields."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record(Row):
+@result
+class Record(FlatRecord):
     """How well one adversary did after n reports of each user; estimates have 95 % intervals.
 
     Parameters
@@ -54,20 +54,20 @@ class Record(Row):
     auc_pn : area under the precision / null-rate curve.
     precision : on everyone (null rate 0); precision_top1 to precision_top20 : on the most confident share.
     success_bound : what `precision` can be at most for anyone who sees these reports; 1 where nothing bounds it.
-    bayes_risk_ratio, min_entropy_leakage : what the reports gave away, at the prior of the users.
+    bayes_risk_ratio, min_entropy_leakage : what the reports reveal, at the prior of the users.
     bayes_security : the Bayes security at the prior where it is least.
     ece : mean gap of confidence and success; ece_null_p95 : the most that chance explains.
     brier : mean squared gap of confidence and success.
-    confident_50, confident_90, confident_95 : share of users of whom the adversary is sure at n.
-    exposed_50, exposed_90, exposed_95 : share of users exposed by n: of whom it has been sure at some time up to n.
-    reports_to_1pct, reports_to_5pct, reports_to_10pct : reports until so many percent of the users are
+    confident_50, confident_90, confident_95 : share of users about whom the adversary is confident at n.
+    exposed_50, exposed_90, exposed_95 : share of users exposed by n: about whom it has been confident by then.
+    reports_to_1pct, reports_to_5pct, reports_to_10pct : reports until 1%, 5%, 10% of the users are
         exposed at confidence `exposed_at`, in the whole run; infinite where they never are.
-    threshold : tau, where one was given; confident_at_threshold, precision_at_threshold : share of users of whom the
-        adversary is sure at that confidence, and how often it is right about them; exposed : share of users exposed by
+    threshold : tau, where one was given; confident_at_threshold, precision_at_threshold : share of users about whom the
+        adversary is that confident, and how often it is right about them; exposed : share of users exposed by
         n at it.
     confidence_mcse, confidence_mcse_max : where an adversary of the game samples, the standard error that this
-        leaves a confidence with, in the mean over users and at most. The intervals of sure, exposed and
-        reports_to_expose reckon with it.
+        leaves a confidence with, in the mean over users and at most. The intervals of confident, exposed
+        and reports_to fields include it.
 
     Examples
     --------
@@ -79,22 +79,22 @@ class Record(Row):
     """
 
     adversary: str
-    n: int
-    users: int
-    baseline: float
-    majority: float
+    n: Count
+    users: Count
+    baseline: Real
+    majority: Real
     auc_pn: Estimate
     precision: Estimate
     precision_top1: Estimate
     precision_top5: Estimate
     precision_top10: Estimate
     precision_top20: Estimate
-    success_bound: float
-    bayes_risk_ratio: Estimate
-    bayes_security: Estimate
+    success_bound: Real
+    bayes_risk_ratio: UnknownEstimate
+    bayes_security: UnknownEstimate
     min_entropy_leakage: Estimate
     ece: Estimate
-    ece_null_p95: float
+    ece_null_p95: Real
     brier: Estimate
     confident_50: Estimate
     confident_90: Estimate
@@ -102,16 +102,16 @@ class Record(Row):
     exposed_50: Estimate
     exposed_90: Estimate
     exposed_95: Estimate
-    exposed_at: float
+    exposed_at: Real
     reports_to_1pct: Estimate
     reports_to_5pct: Estimate
     reports_to_10pct: Estimate
-    threshold: float | None = None
+    threshold: Real | None = None
     confident_at_threshold: Estimate | None = None
-    precision_at_threshold: Estimate | None = None
+    precision_at_threshold: UnknownEstimate | None = None
     exposed: Estimate | None = None
-    confidence_mcse: float | None = None
-    confidence_mcse_max: float | None = None
+    confidence_mcse: Real | None = None
+    confidence_mcse_max: Real | None = None
 
     @property
     def confident_at(self) -> float:
@@ -120,7 +120,7 @@ class Record(Row):
 
     @property
     def confident(self) -> Estimate:
-        """Share of users of whom the adversary is sure at n, with the confidence that was asked for."""
+        """Share of users about whom the adversary is confident at n, at `confident_at`."""
         return self.confident_90 if self.confident_at_threshold is None else self.confident_at_threshold
 
     @property
@@ -135,7 +135,7 @@ class Record(Row):
 
 
 def is_skewed(baseline: float, majority: float, users: int) -> bool:
-    """Whether the most common pool is preferred by more users than chance explains.
+    """Return whether the most common pool is preferred by more users than chance explains.
 
     Among evenly preferred pools one is always the most common; four standard errors are more.
     """
@@ -144,10 +144,10 @@ def is_skewed(baseline: float, majority: float, users: int) -> bool:
 
 
 def prior_guess(baseline: float, most: int, users: int, known: float | None = None) -> Estimate:
-    """How often the best guess without any report is right: the most common pool where there is one, else any.
+    """Return how often the best guess without any report is right: the most common pool where there is one, else any.
 
-    Where nobody has it `known`, the users tell: if they do not clearly prefer one pool (`is_skewed`) they may still do,
-    by as much as the most common one allows.
+    Where it is not `known` it is estimated from the users. If they do not clearly prefer one pool (`is_skewed`), they
+    may still do so, by as much as the most common one allows.
     """
     if known is not None:
         return exactly(known)
@@ -157,7 +157,7 @@ def prior_guess(baseline: float, most: int, users: int, known: float | None = No
 
 @checked
 def summarize(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> Records[Record]:
-    """All metrics of a game that was played.
+    """Return all metrics of a game that was played.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def summarize(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     seed : int
         The run's seed: orders ties and draws the calibration's replicas.
     threshold : float, optional
-        tau: a confidence of your own from which the adversary counts as sure; the game's where absent.
+        tau: a confidence of your own from which the adversary counts as confident; the game's where absent.
 
     Returns
     -------
@@ -211,7 +211,7 @@ def check_outcomes(outcomes: pl.DataFrame, game: Game) -> None:
 
 
 def counted_columns(threshold: float | None) -> tuple[str, ...]:
-    """Columns of the outcome table of a game that are counted, and need not be held."""
+    """Return the columns of the outcome table of a game that are counted, and need not be held."""
     return ("pool", "guess", *exposed_columns(threshold))
 
 
@@ -224,7 +224,7 @@ class Counted:
     answers : users by pool and guess.
     exposed : users exposed by n, by the column that says so.
     firsts : users by the report that exposed them, at the game's threshold, else at 0.9; infinity for those who never
-        were. Three times: as it is, early and late by the error of chance in the attack.
+        were. Three times: as it is, and with posteriors more and less by their Monte Carlo standard error.
     groups : the same of the users who met each estimate of the popularity; empty where users are independent.
     """
 
@@ -235,7 +235,7 @@ class Counted:
 
     @classmethod
     def of(cls, rows: pl.DataFrame, n: int) -> Counted:
-        """Some rows after n reports, from their `counted_columns`."""
+        """Return some rows after n reports, from their `counted_columns`."""
         if ESTIMATE in rows.columns and not rows[ESTIMATE].null_count():
             every = cls()
             for (estimate,), some in rows.partition_by(ESTIMATE, include_key=False, as_dict=True).items():
@@ -273,13 +273,13 @@ class Counted:
         return [self.groups[estimate] for estimate in sorted(self.groups)] or [self]
 
     def share_exposed(self, column: str) -> Estimate:
-        """Share of the users exposed by n, as the column says."""
+        """Return the share of the users exposed by n, as the column says."""
         users = [part.answers.total() for part in self.parts]
         effect = effect_of_share([part.exposed[column] for part in self.parts], users)
         return between(*(share_of(self.exposed[column + end], sum(users), effect) for end in CHANCE))
 
     def reports_until(self, share: float) -> Estimate:
-        """Reports until that share of the users is exposed."""
+        """Return the number of reports until that share of the users is exposed."""
         return between(*(reports_until([part.firsts[end] for part in self.parts], share) for end in reversed(CHANCE)))
 
     def min_security(self, k: int, seed: int) -> Estimate:
@@ -310,7 +310,7 @@ class Counted:
 
 
 def _share_of(column: str) -> str:
-    """The field of the share of users of whom a column says by how many reports they were exposed."""
+    """Return the field of the share of users of whom a column says by how many reports they were exposed."""
     return "exposed" if column == EXPOSED_AT_THRESHOLD else column.replace("exposed_at", "exposed")
 
 
@@ -323,7 +323,7 @@ def record_of(
     seed: int,
     threshold: float | None = None,
 ) -> Record:
-    """All metrics of one adversary at one n, from its rows in order of the users.
+    """Return all metrics of one adversary at one n, from its rows in order of the users.
 
     The rows need no more than ``confidence`` and ``correct``, and the error of the first where it has one: there may be
     millions.

@@ -46,7 +46,7 @@ class Blanket(NamedTuple):
 
 
 def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int = 1) -> float:
-    r"""Central epsilon of shuffled reports, one from each device and round, for any epsilon-LDP mechanism.
+    r"""Return the central epsilon of shuffled reports, one from each device and round, for any epsilon-LDP mechanism.
 
     All devices use the same mechanism R, and each round is shuffled by itself. Let a device hold either of two
     objects, with reports from :math:`P_0` or :math:`P_1`. Any measure :math:`\omega \le \min_x R(x)` is a *blanket*: a
@@ -109,7 +109,7 @@ def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int =
 
 
 def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rounds: int = 1) -> float:
-    r"""Central epsilon of shuffled reports of this mechanism: at most ``shuffle_epsilon`` of its epsilon.
+    r"""Return the central epsilon of shuffled reports of this mechanism: at most ``shuffle_epsilon`` of its epsilon.
 
     A pure mechanism has :math:`\Pr[y | x] = c(y) (1 + (e^\epsilon - 1) [x \in \mathrm{support}(y)])`, where epsilon
     is that of its likelihood ratio. Its blanket is c, and reports are of four kinds, by which of the two objects they
@@ -163,7 +163,7 @@ def _central(blanket: Blanket, devices: int, delta: float, rounds: int) -> float
 
 
 def _delta(blanket: Blanket, devices: int, central: float, length: int = LENGTH) -> float:
-    """Hockey-stick divergence of one round at a central epsilon, from above."""
+    """Return the hockey-stick divergence of one round at a central epsilon, from above."""
     if central >= blanket.epsilon:
         return 0.0
     values = blanket.first - math.exp(central) * blanket.second
@@ -225,7 +225,7 @@ def _hull_slopes(x: Floats, y: Floats) -> Floats:
 
 
 def _least(delta_at: Callable[[float], float], delta: float, highest: float) -> float:
-    """Least central epsilon whose divergence is at most delta, rounded up; `highest` holds in any case."""
+    """Return the least central epsilon whose divergence is at most delta, rounded up; `highest` holds in any case."""
     delta_at = cache(delta_at)
 
     def excess(central: float) -> float:

@@ -6,9 +6,12 @@ import html
 from collections.abc import Sequence
 from dataclasses import fields
 from math import isinf, isnan
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import polars as pl
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.inference.levels import in_percent
@@ -84,12 +87,19 @@ class Records(tuple[Kind, ...]):
     \\end{tabular}
     """
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Read and write a list of records."""
+        (kind,) = get_args(source)
+        records = handler.generate_schema(GenericAlias(tuple, (kind, ...)))
+        return core_schema.no_info_after_validator_function(cls, records)
+
     def to_polars(self) -> pl.DataFrame:
         """A row for each record, a column for each field; an estimate is three: itself, ``_low`` and ``_high``."""
         return pl.DataFrame([record.flat() for record in self], infer_schema_length=None)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The same for pandas (extra ``poolscope[pandas]``)."""
+        """Return the same for pandas (extra ``poolscope[pandas]``)."""
         try:
             import pandas
         except ImportError:
@@ -97,7 +107,7 @@ class Records(tuple[Kind, ...]):
         return pandas.DataFrame(self.to_polars().to_dict(as_series=False))
 
     def to_latex(self, columns: Sequence[str] | None = None, *, digits: int = 3) -> str:
-        r"""A ``tabular`` with the rules of the package booktabs, estimates with their 95 % intervals.
+        r"""Return a ``tabular`` with the rules of the package booktabs, estimates with their 95 % intervals.
 
         Parameters
         ----------
@@ -120,7 +130,7 @@ class Records(tuple[Kind, ...]):
         return "\n".join([begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", end, ""])
 
     def to_html(self, columns: Sequence[str] | None = None, *, digits: int = 3) -> str:
-        """The same as an HTML table, names escaped."""
+        """Return the same as an HTML table, names escaped."""
         names = self._names(columns)
         head = "".join(f"<th>{html.escape(self._heading(name))}</th>" for name in names)
         cells = self._cells(names, digits, " ({} to {})")
@@ -146,7 +156,7 @@ class Records(tuple[Kind, ...]):
         return list(columns)
 
     def _heading(self, name: str) -> str:
-        """What a column is called; where a field is about the asked threshold, with it."""
+        """Return what a column is called; where a field is about the asked threshold, with it."""
         threshold = self[0].threshold
         if threshold is None or name not in AT_THRESHOLD:
             return HEADINGS.get(name, name)
@@ -157,7 +167,7 @@ class Records(tuple[Kind, ...]):
 
 
 def _cell(value: Any, digits: int, interval: str) -> str:
-    """A field in words; an estimate has its interval behind it."""
+    """Return a field in words; an estimate has its interval behind it."""
     if isinstance(value, Estimate):
         middle, low, high = (_number(part, digits) for part in value)
         return middle + interval.format(low, high)

@@ -21,7 +21,7 @@ _LEVELS = (0.99, 0.95, 0.90)
 
 
 def strongest_attack(results: Sequence[Record]) -> Record:
-    """The record that summarizes a run: the best attack on private reports at the largest n that was asked for.
+    """Return the record that summarizes a run: the best attack on private reports at the largest n that was asked for.
 
     The non-private game counts only when there is nothing else.
 
@@ -39,10 +39,10 @@ def strongest_attack(results: Sequence[Record]) -> Record:
 
 
 def summary_text(results: Sequence[Record], descriptions: Mapping[str, str] | None = None) -> str:
-    """One or two sentences that say what a run found.
+    """Return one or two sentences that say what a run found.
 
-    With a threshold, of how many users the adversary is that sure and how often it is right about them. Without one,
-    the largest group of users of which it is surely right nearly always (lower end of the interval at 99, else 95,
+    With a threshold, about how many users the adversary is that confident, and how often it is right. Without one,
+    the largest group of users about which it is nearly always right (lower end of the interval at 99, else 95,
     else 90 %). Then the success on everyone against a guess without any report. Of fewer than 20 users no percentage is
     given, but a count.
 
@@ -81,7 +81,7 @@ def summary_text(results: Sequence[Record], descriptions: Mapping[str, str] | No
 
 
 def _largest_group(record: Record) -> tuple[float, Estimate] | None:
-    """Largest share of users with surely high precision, and that precision."""
+    """Return the largest share of users whose precision has a high lower bound, and that precision."""
     groups = [(1.0, record.precision)]
     groups += [(top, getattr(record, name)) for name, top in reversed(TOPS.items())]
     groups = [group for group in groups if group[0] * record.users >= MIN_USERS]
@@ -100,7 +100,7 @@ def _how_often(precision: Estimate) -> str:
 
 
 def _on_everyone(record: Record) -> str:
-    """Success on all users beside the better of the two guesses that need no report."""
+    """Return the success rate on all users beside the better of the two guesses that need no report."""
     blind, chance, often = "guessing at random", record.baseline, percent(record.baseline)
     if record.skewed:
         blind, chance = "always naming the most common pool", record.majority
@@ -111,7 +111,7 @@ def _on_everyone(record: Record) -> str:
     return f"{success}, no better than {blind} ({often})"
 
 
-class Sampled(Protocol):
+class SampledRecord(Protocol):
     """What is known of an adversary's posteriors that may be sampled, see `Record`."""
 
     @property
@@ -125,9 +125,9 @@ class Sampled(Protocol):
 
 
 def chance_in_words(
-    results: Sequence[Sampled], facts: str = "which the intervals of who is sure and exposed reckon with"
+    results: Sequence[SampledRecord], facts: str = "which the intervals of who is sure and exposed reckon with"
 ) -> str:
-    """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
+    """Return one sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
     sampled = [record for record in results if record.confidence_mcse]
     if not sampled:
         return ""
@@ -141,14 +141,14 @@ def chance_in_words(
 
 
 def of_users(share: float, users: int, who: str = "") -> str:
-    """A share of some users as a headline has it: "12 %" and the crowd, or of fewer than 20 a count, "3 of 8 users"."""
+    """A share of some users as a headline has it: "12 %" and the group, or of fewer than 20 a count, "3 of 8 users"."""
     if users < MIN_USERS:
         return f"{round(share * users)} of {counted(users, 'user')}"
     return f"{percent(share)} {who}".rstrip()
 
 
 def percent(share: float) -> str:
-    """A share as a reader says it: whole, with a decimal near 0 and 1, never rounded to them."""
+    """Return a share as a reader says it: whole, with a decimal near 0 and 1, never rounded to them."""
     value = 100 * share
     if 0 < value < 0.1:
         return "less than 0.1 %"
@@ -159,7 +159,7 @@ def percent(share: float) -> str:
 
 
 def users_in_words(game: Game) -> str:
-    """Who plays, as "users drawn with uniform interest and polarization"."""
+    """Return who plays, as "users drawn with uniform interest and polarization"."""
     if game.recorded is not None:
         return "recorded users"
     own = game.behavior
@@ -181,5 +181,5 @@ def _of(density: Density, what: str) -> str:
 
 
 def number(value: float) -> str:
-    """A plain number; infinity as its sign."""
+    """Return a plain number; infinity as its sign."""
     return f"{value:g}".replace("inf", "∞")

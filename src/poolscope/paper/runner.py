@@ -6,24 +6,30 @@ import json
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, InstanceOf
+
+from poolscope import __version__
 from poolscope.core.arrays import Map
-from poolscope.core.errors import InputError
+from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine
-from poolscope.core.files import ANOTHER, check_new, read_json
+from poolscope.core.files import ANOTHER, check_new, plain, read_json
 from poolscope.core.progress import Progress
 from poolscope.core.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.models import FORMAT, Count, Flag, Format, Real, Result, Whole, as_text, read_model, result
+from poolscope.metrics.provenance import Provenance, combined, provenance_of
 from poolscope.paper import experiments as data
 from poolscope.paper.experiments import Cell, Experiment, Play
 from poolscope.paper.values import OF_UTILITY, Played, utility, value_of
 from poolscope.scenario.scenario import Scenario, builtin_text, load_scenario, parse, same_tables
 from poolscope.workflows.audit.audit import audit
 from poolscope.workflows.audit.run_folder import Run, read_manifest, read_run
+
+FILE = "reproduction.json"
 
 #: Users that a simulation of the curator counts for in the progress.
 UTILITY_WEIGHT = 15_000
@@ -35,8 +41,8 @@ Simulation = tuple[str, float]
 NOISY_REPORTS = 1e7
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compared:
+@result
+class Compared(Result):
     """A cell with its published value and ours.
 
     `published` and `agrees` are None where the paper has nothing; `ours` and `agrees` where a quick pass has no such
@@ -47,14 +53,14 @@ class Compared:
     row: str
     column: str
     published: float | str | None
-    ours: float | None
-    low: float
-    high: float
-    agrees: bool | None
+    ours: Real | None
+    low: Real
+    high: Real
+    agrees: Flag | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reproduction:
+@result
+class Reproduction(Result):
     """All cells, the plays they came from, and the seconds that each experiment took on its own.
 
     Examples
@@ -64,9 +70,14 @@ class Reproduction:
     ('no-hash', ['no-hash'])
     """
 
-    cells: Sequence[Compared]
-    played: dict[str, Played]
-    seconds: dict[str, float]
+    format: Format = FORMAT
+    version: str = __version__
+    seed: Whole = 0
+    users: Count | None = None
+    cells: tuple[Compared, ...]
+    played: Annotated[dict[str, InstanceOf[Played]], Field(exclude=True)]
+    seconds: Annotated[dict[str, float], Field(exclude=True)]
+    provenance: Provenance | None = None
 
 
 def run_experiments(
@@ -104,8 +115,42 @@ def run_experiments(
         for cell in experiment.cells:
             cells.append(_compare(experiment, cell, _value(cell, played, simulated)))
         seconds[experiment.name] = seconds.get(experiment.name, 0.0) + time.perf_counter() - started
-    write_text(out / "reproduction.json", json.dumps([asdict(c) for c in cells], indent=1) + "\n")
-    return Reproduction(cells=cells, played=played, seconds=seconds)
+    done = Reproduction(
+        seed=seed,
+        users=users,
+        cells=tuple(cells),
+        played=played,
+        seconds=seconds,
+        provenance=_provenance(played, simulated, seed),
+    )
+    write_text(out / FILE, as_text(done))
+    return done
+
+
+def read_reproduction(folder: Path) -> Reproduction:
+    """Return the cells that a folder holds, without the plays; an ``InputError`` says what is malformed."""
+    path = folder / FILE
+    found = read_json(path)
+    with located(file=path):
+        if not isinstance(found, dict):
+            raise InputError("must be an object", value=found)
+        return read_model(Reproduction, found | {"played": {}, "seconds": {}})
+
+
+def _provenance(played: dict[str, Played], simulated: dict[Simulation, Any], seed: int) -> Provenance:
+    """Return what all plays and simulations together were made with."""
+    summaries = {name: play.run.summary for name, play in sorted(played.items())}
+    own = {name: summary.provenance for name, summary in summaries.items() if summary.provenance}
+    digests = {name: found.outcomes or "" for name, found in own.items()}
+    digests |= {
+        f"{scenario} {reports:g}": json.dumps(plain(errors)) for (scenario, reports), errors in simulated.items()
+    }
+    return provenance_of(
+        seed=seed,
+        users=max(1, sum(summary.users for summary in summaries.values())),
+        inputs={name: digest for found in own.values() for name, digest in found.inputs.items()},
+        outcomes=combined(digests),
+    )
 
 
 def finished_plays(out: Path) -> int:

@@ -19,12 +19,11 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
-    ValidationError,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from poolscope.core.errors import InputError, did_you_mean
+from poolscope.core.validation import rejection
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.scenario.toml import toml_data
 
@@ -32,53 +31,6 @@ OUTSIDE = "must be a path inside the scenario's folder, relative to it"
 
 FILE_PARAMETERS = ("hash_table", "matrix", "samples")
 """Parameters of mechanisms whose value is a file."""
-
-_RULES = {
-    "model_type": "must be a table",
-    "dict_type": "must be a table",
-    "tuple_type": "must be a list",
-    "too_short": "must not be empty",
-    "too_long": "must have at most {max_length} entries",
-    "string_too_short": "must not be empty",
-    "string_type": "must be a string",
-    "bool_type": "must be true or false",
-    "int_type": "must be an integer",
-    "float_type": "must be a number",
-    "finite_number": "must be finite",
-    "greater_than": "must be positive",  # 0 is the only bound of this kind
-    "greater_than_equal": "must be at least {ge:g}",
-    "less_than_equal": "must be at most {le:g}",
-}
-"""Messages for pydantic's error types; for other types its own message is used."""
-
-
-def rejection(rule: str, *, key: str | None = None, **details: Any) -> PydanticCustomError:
-    """Return the error of a broken rule of a table, or of one of its keys; details are those of ``InputError``."""
-    return PydanticCustomError("rule", "rule", {"rule": rule, "key": key, "details": details})
-
-
-def input_error(invalid: ValidationError) -> InputError:
-    """Convert the first of pydantic's errors to an ``InputError``."""
-    error = invalid.errors(include_url=False)[0]
-    context: dict[str, Any] = error.get("ctx", {})
-    place = ""
-    for step in (*error["loc"], context.get("key")):
-        if isinstance(step, int):
-            place += f"[{step}]"
-        # the tag of a Discriminator is not a key of the file
-        elif step and not step.startswith("<"):
-            place += f".{step}" if place else step
-    if error["type"] == "rule":
-        return InputError(context["rule"], place=place, **context["details"])
-    if error["type"] == "missing":
-        return InputError("is missing", place=place)
-    if error["type"] in _RULES:
-        rule = _RULES[error["type"]].format(**context)
-    else:
-        rule = error["msg"].replace("Input should", "must")
-    if "<word>" in error["loc"]:
-        rule += " or a table"
-    return InputError(rule, place=place, value=error["input"])
 
 
 def is_inside(path: str) -> bool:

@@ -16,6 +16,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from poolscope.core.errors import InputError, did_you_mean, located, reading
 from poolscope.core.files import check_regular, plain
 from poolscope.core.machine import check_memory
+from poolscope.core.validation import input_error, rejection
 from poolscope.scenario.model import (
     FILE_PARAMETERS,
     OUTSIDE,
@@ -28,9 +29,7 @@ from poolscope.scenario.model import (
     TomlTable,
     UniverseTable,
     UsersTable,
-    input_error,
     is_inside,
-    rejection,
     set_key,
 )
 from poolscope.scenario.toml import merged_toml, parse_toml, toml_data

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from pydantic import Field, computed_field
 
 from poolscope import __version__
 from poolscope.core.arguments import checked
@@ -27,8 +27,6 @@ from poolscope.core.files import (
     claimed,
     located_os_errors,
     nearest_folder,
-    plain,
-    read_json,
     scratch_folder,
 )
 from poolscope.core.progress import SILENT, Progress
@@ -49,7 +47,21 @@ from poolscope.metrics.bounds import (
 )
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import log_odds_gain
-from poolscope.metrics.reading import record_from
+from poolscope.metrics.models import (
+    FORMAT,
+    Count,
+    Flag,
+    Format,
+    Real,
+    Result,
+    Seconds,
+    UnknownReal,
+    Whole,
+    as_text,
+    read_result,
+    result,
+)
+from poolscope.metrics.provenance import Provenance, combined, files_checksum, provenance_of
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
@@ -66,12 +78,13 @@ from poolscope.scenario.build import (
     takes_epsilon,
     with_overrides,
 )
-from poolscope.scenario.scenario import Scenario, scenario_from_record
+from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.audit.run_folder import PlayedScenario, input_files
 
 FILE = "comparison.json"
 
 
-@dataclass(frozen=True, kw_only=True)
+@result
 class Leak(Record):
     """What one adversary learns: an audit's record, and what only a comparison tells.
 
@@ -85,7 +98,7 @@ class Leak(Record):
     log_odds_gain_p99: Estimate
 
 
-@dataclass(frozen=True, kw_only=True)
+@result
 class Configuration(Leak):
     """What one adversary learns under one choice of mechanism and epsilon, and how well that choice serves.
 
@@ -100,43 +113,43 @@ class Configuration(Leak):
     """
 
     mechanism: str
-    epsilon: float
-    composition_bound: float
-    mse: float | None
-    mae: float | None
-    mse_analytical: float | None
-    mae_analytical: float | None
-    pareto_optimal: bool = False
+    epsilon: Real
+    composition_bound: Real
+    mse: Real | None
+    mae: Real | None
+    mse_analytical: Real | None
+    mae_analytical: Real | None
+    pareto_optimal: Flag = False
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def rmse(self) -> float:
+    def rmse(self) -> UnknownReal:
         """Root of the mean squared error, which is a share as a frequency is; NaN without an estimate."""
         return math.nan if self.mse is None else math.sqrt(self.mse)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def rmse_analytical(self) -> float:
+    def rmse_analytical(self) -> UnknownReal:
         """The same in closed form."""
         return math.nan if self.mse_analytical is None else math.sqrt(self.mse_analytical)
 
-    def as_json(self) -> dict[str, Any]:
-        """The record as one flat object, see ``Record``; the roots stand beside their squares."""
-        return super().as_json() | {name: plain(getattr(self, name)) for name in ("rmse", "rmse_analytical")}
 
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
+@result
+class Comparison(Result):
     """What each choice of mechanism and epsilon gives away, and how well it serves.
 
     Parameters
     ----------
     scenario : the one that the choices vary; seed, users : who played.
     estimate_from : how many the frequency estimates are made of; n : how many of each user the adversaries saw.
-    mechanisms : as they were asked for.
+    mechanisms, asked_epsilons : as they were asked for.
     results : a record for each choice and adversary, choices in the order asked for.
     non_private : the record of the same users without a mechanism, or None.
+    reports_per_day : the scenario's.
     epsilons : of the choices, with their time, each once; devices : the same, the users and what devices do, in words.
     adversaries : what each knows, in words.
-    seconds : how long it took; version : of poolscope that made it.
+    seconds : how long it took; version : of poolscope that made it; format : of the file.
+    provenance : what the same numbers need.
 
     Examples
     --------
@@ -145,38 +158,23 @@ class Comparison:
     (20, 180, ('grr',))
     """
 
-    scenario: Scenario
-    seed: int
-    users: int
-    estimate_from: int
-    n: int
+    format: Format = FORMAT
+    scenario: PlayedScenario
+    seed: Whole
+    users: Count
+    estimate_from: Count
+    n: Count
     mechanisms: tuple[str, ...]
-    results: Records[Configuration]
-    non_private: Leak | None
+    asked_epsilons: tuple[Real, ...] = ()
+    version: str = __version__
+    reports_per_day: Real | None = None
     epsilons: tuple[CumulativeEpsilon, ...]
     devices: tuple[str, ...]
     adversaries: Mapping[str, str]
-    seconds: float
-    version: str = __version__
-
-    def as_json(self) -> dict[str, Any]:
-        """The content of ``comparison.json``."""
-        return {
-            "scenario": self.scenario.about(),
-            "seed": self.seed,
-            "users": self.users,
-            "estimate_from": self.estimate_from,
-            "n": self.n,
-            "mechanisms": list(self.mechanisms),
-            "version": self.version,
-            "reports_per_day": self.scenario.devices.reports_per_day,
-            "epsilons": plain([asdict(epsilon) for epsilon in self.epsilons]),
-            "devices": list(self.devices),
-            "adversaries": dict(self.adversaries),
-            "non_private": self.non_private and self.non_private.as_json(),
-            "results": [record.as_json() for record in self.results],
-            "seconds": round(self.seconds, 3),
-        }
+    non_private: Leak | None
+    results: Annotated[Records[Configuration], Field(min_length=1)]
+    seconds: Seconds
+    provenance: Provenance | None = None
 
     def _repr_html_(self) -> str:
         return self.results.to_html()
@@ -184,21 +182,14 @@ class Comparison:
     def write(self, out: str | PathLike[str]) -> None:
         """Put ``comparison.json`` into a folder of its own."""
         out = Path(out)
-        text = json.dumps(self.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
         with located_os_errors(out, ANOTHER), claimed(out):
             check_new(out)
-            write_text(out / FILE, text + "\n")
+            write_text(out / FILE, as_text(self))
 
 
 def read_comparison(folder: Path) -> Comparison:
     """The comparison that lies in a folder; an ``InputError`` says what is missing or malformed."""
-    path = folder / FILE
-    found = read_json(path)
-    with located(file=path):
-        comparison = record_from(Comparison, found, readers={Scenario: scenario_from_record})
-        if not comparison.results:
-            raise InputError("must not be empty", place="results")
-    return comparison
+    return read_result(Comparison, folder / FILE)
 
 
 def mark_pareto_optimal(results: Sequence[Configuration]) -> Iterator[Configuration]:
@@ -257,6 +248,7 @@ def compare(
     results: list[Leak] = []
     epsilons_by_name: dict[str, list[CumulativeEpsilon]] = {}
     device_texts: dict[str, None] = {}
+    digests: dict[str, str] = {}
     scratch_parent = nearest_folder(target.parent) if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice.scenario, seed, engine.map, choice.mechanism)
@@ -271,7 +263,7 @@ def compare(
             progress.begin(count * len(choices))
         epsilons_by_name.setdefault(choice.name, []).append(epsilon_of(game))
         device_texts |= dict.fromkeys(devices_in_words(game))
-        results += _play(game, choice.name, count, seed, estimate_from, engine, scratch_parent, progress.tick)
+        results += _play(game, choice.name, count, seed, estimate_from, engine, scratch_parent, progress.tick, digests)
     done = Comparison(
         scenario=scenario,
         seed=seed,
@@ -279,12 +271,17 @@ def compare(
         estimate_from=estimate_from,
         n=results[0].n,
         mechanisms=tuple(dict.fromkeys(map(place_of, mechanisms))),
+        asked_epsilons=tuple(epsilons),
+        reports_per_day=scenario.devices.reports_per_day,
         results=Records(mark_pareto_optimal([record for record in results if isinstance(record, Configuration)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(dict.fromkeys(epsilon for of_one in epsilons_by_name.values() for epsilon in of_one)),
         devices=(*of_each_in_words(epsilons_by_name, game.policy), users_in_words(game), *device_texts),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
+        provenance=provenance_of(
+            seed=seed, users=results[0].users, inputs=input_files(scenario), outcomes=combined(digests)
+        ),
     )
     if target is not None:
         done.write(target)
@@ -300,11 +297,15 @@ def _play(
     engine: Engine,
     scratch_parent: Path,
     tick: Tick,
+    digests: dict[str, str],
 ) -> Iterator[Leak]:
-    """Yield the record of each adversary for one mechanism and epsilon; the non-private one depends on neither."""
+    """Yield the record of each adversary for one mechanism and epsilon; the non-private one depends on neither.
+
+    The checksum of its outcomes joins the digests.
+    """
     epsilon = float(game.mechanism.epsilon)
     utility = _utility(game, estimate_from, seed, engine)
-    for name, outcomes in _outcomes(game, users, seed, engine, scratch_parent, tick):
+    for name, outcomes in _outcomes(game, users, seed, engine, scratch_parent, tick, digests):
         leak = attacked(outcomes, game, seed)
         if name == NON_PRIVATE:
             yield leak
@@ -314,15 +315,16 @@ def _play(
 
 
 def _outcomes(
-    game: Game, users: int, seed: int, engine: Engine, scratch_parent: Path, tick: Tick
+    game: Game, users: int, seed: int, engine: Engine, scratch_parent: Path, tick: Tick, digests: dict[str, str]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield each adversary and its outcomes after all reports; only these are held."""
     with scratch_folder(scratch_parent) as folder:
         playing = BlockRun(game=game, seed=seed, folder=folder.absolute())
         todo = all_blocks(users, block_size(game, users, engine))
         parts = sorted(playing.folder / part.name for part in play_blocks_to_files(playing, todo, engine, tick))
+        outcomes = OutcomeFiles(tuple(parts))
+        digests[str(len(digests))] = files_checksum(outcomes)
         for name in game.pool_counts:
-            outcomes = OutcomeFiles(tuple(parts))
             columns = outcomes.extended((*OUTCOMES, *counted_columns(game.threshold)))
             yield name, pl.concat(outcomes.parts((name, game.horizon), columns))
 

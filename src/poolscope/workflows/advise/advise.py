@@ -19,6 +19,7 @@ from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import curator_key
 from poolscope.game.game import Game
 from poolscope.metrics.bounds import epsilon_of, memoized_by
+from poolscope.metrics.provenance import combined, provenance_of
 from poolscope.metrics.shuffling import shuffled_epsilon_of
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.build import build_device, build_mechanism
@@ -39,6 +40,7 @@ from poolscope.workflows.advise.text import (
 )
 from poolscope.workflows.advise.variants import mitigations as mitigation_records
 from poolscope.workflows.advise.variants import sensitivity
+from poolscope.workflows.audit.run_folder import input_files
 from poolscope.workflows.compare import variants
 
 #: First epsilon of the search where no error target sets it.
@@ -152,6 +154,10 @@ def advise(
         assumptions=tuple(assumptions_of(question, scenario, verified.game)),
         adversary=phrase,
         seconds=time.perf_counter() - started,
+        asked_users=users,
+        provenance=provenance_of(
+            seed=seed, users=question.users, inputs=input_files(scenario), outcomes=combined(simulator.digests)
+        ),
     )
     if target is not None:
         done.write(target)

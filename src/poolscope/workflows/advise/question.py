@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.game.game import Game
 from poolscope.inference.levels import DEFAULT_THRESHOLD
+from poolscope.metrics.models import Count, Real, Result, result
 from poolscope.scenario.model import AdversaryTable
 from poolscope.scenario.scenario import Scenario
 
@@ -32,8 +32,8 @@ MAX_SEARCH_USERS = 4000
 RELATIVE_TOLERANCE = 0.4
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
+@result
+class Question(Result):
     """The targets, and how hard to look for what meets them.
 
     Parameters
@@ -49,18 +49,18 @@ class Question:
         target.
     """
 
-    max_exposed: float
-    threshold: float
-    horizon: int
-    days: float | None
-    max_error: float | None
-    devices: int | None
+    max_exposed: Real
+    threshold: Real
+    horizon: Count
+    days: Real | None
+    max_error: Real | None
+    devices: Count | None
     mechanisms: tuple[str, ...]
     adversary: str
-    lowest: float
-    highest: float
-    users: int
-    tolerance: float
+    lowest: Real
+    highest: Real
+    users: Count
+    tolerance: Real
 
 
 def question_of(

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, InstanceOf
 
 from poolscope import __version__
-from poolscope.core.errors import InputError, located
-from poolscope.core.files import ANOTHER, check_new, claimed, located_os_errors, plain, read_json
+from poolscope.core.errors import located
+from poolscope.core.files import ANOTHER, check_new, claimed, located_os_errors, read_json
 from poolscope.core.tables.atomic import write_text
 from poolscope.metrics.bounds import CumulativeEpsilon
 from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.models import (
+    FORMAT,
+    Count,
+    Flag,
+    Format,
+    Real,
+    Result,
+    Seconds,
+    Whole,
+    as_text,
+    read_model,
+    result,
+)
 from poolscope.metrics.pools import PoolRecord
-from poolscope.metrics.reading import ENDS, record_from
-from poolscope.scenario.scenario import Scenario, load_scenario, scenario_from_record
+from poolscope.metrics.provenance import Provenance
+from poolscope.scenario.scenario import Scenario, load_scenario
 from poolscope.workflows.advise.question import Question
 from poolscope.workflows.advise.search import Errors, Trial
-from poolscope.workflows.audit.run_folder import input_files
+from poolscope.workflows.audit.run_folder import PlayedScenario, input_files
 
 FILE, RECOMMENDED = "advice.json", "recommended.toml"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+@result
+class Finding(Result):
     """What one mechanism can do.
 
     Parameters
@@ -49,15 +61,15 @@ class Finding:
     """
 
     mechanism: str
-    epsilon_min: float | None
+    epsilon_min: Real | None
     epsilon_max: Estimate | None
     feasible: str
     limiting_constraint: str
     at_epsilon_min: Trial | None
-    rmse_min: float | None
-    rmse_at_epsilon_max: float | None
-    devices_at_epsilon_max: float | None
-    monotone: bool
+    rmse_min: Real | None
+    rmse_at_epsilon_max: Real | None
+    devices_at_epsilon_max: Real | None
+    monotone: Flag
     trials: tuple[Trial, ...]
 
     @property
@@ -69,19 +81,19 @@ class Finding:
         return self.epsilon_max.value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
+@result
+class Attempt(Result):
     """A recommendation as held-out users played it; `meets_targets` is their verdict: "yes", "no" or "undecided"."""
 
-    epsilon: float
-    cap: int
-    users: int
+    epsilon: Real
+    cap: Whole
+    users: Count
     exposed: Estimate
     meets_targets: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recommendation:
+@result
+class Recommendation(Result):
     """The choice that is recommended, and what users who did not choose it say of it.
 
     Parameters
@@ -103,29 +115,29 @@ class Recommendation:
     """
 
     mechanism: str
-    epsilon: float
-    cap: int
+    epsilon: Real
+    cap: Whole
     cumulative_epsilon: CumulativeEpsilon
     meets_targets: str
     limiting_constraint: str
     reason: str
-    users: int
+    users: Count
     exposed: Estimate
     exposed_at_cap: Estimate
     precision: Estimate
-    baseline: float
-    success_bound: float
-    reports: int
+    baseline: Real
+    success_bound: Real
+    reports: Count
     errors: Errors | None
     empirical_errors: Errors | None
-    shuffle_epsilon: float | None
-    shuffle_epsilon_total: float | None
+    shuffle_epsilon: Real | None
+    shuffle_epsilon_total: Real | None
     by_pool: tuple[PoolRecord, ...]
     attempts: tuple[Attempt, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Alternative:
+@result
+class Alternative(Result):
     """The mechanism that is best in one criterion, at the epsilon that it would be recommended at.
 
     Parameters
@@ -138,17 +150,17 @@ class Alternative:
 
     criterion: str
     mechanism: str
-    epsilon: float
-    total_epsilon: float
-    users: int
+    epsilon: Real
+    total_epsilon: Real
+    users: Count
     exposed: Estimate
     cap: Estimate
-    rmse: float | None
+    rmse: Real | None
     meets_targets: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
+@result
+class Case(Result):
     """What the recommendation would do under another assumption; `about` groups what varies one thing.
 
     `prior` says what the adversary believes of interest and polarization: "as asked", or "matched" to the users of the
@@ -158,13 +170,13 @@ class Case:
     about: str
     variant: str
     prior: str
-    users: int
+    users: Count
     exposed: Estimate
     cap: Estimate
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mitigation:
+@result
+class Mitigation(Result):
     """One measure, played: what it buys, what it costs, for the same error of the frequencies.
 
     Parameters
@@ -176,16 +188,16 @@ class Mitigation:
 
     mitigation: str
     mechanism: str
-    epsilon: float
-    devices: float
-    users: int
+    epsilon: Real
+    devices: Real
+    users: Count
     exposed: Estimate
     confident: Estimate
     cost: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Advice:
+@result
+class Advice(Result):
     """The answer to a question about a scenario.
 
     Parameters
@@ -199,7 +211,8 @@ class Advice:
     curve : share of the verifying users exposed by each number of events.
     sensitivity : what the answer hangs on; mitigations : measures side by side, if they were asked for.
     assumptions : what all this takes for granted, in words; adversary : who attacks, in words.
-    seconds : how long it took; version : of poolscope that gave it.
+    seconds : how long it took; version : of poolscope that gave it; format : of the file.
+    asked_users : how many users were asked for; None where the search chose. provenance : what the same numbers need.
 
     Examples
     --------
@@ -209,58 +222,38 @@ class Advice:
     ('grr', 'grr')
     """
 
-    scenario: Scenario
+    format: Format = FORMAT
+    scenario: PlayedScenario
     question: Question
-    seed: int
-    horizon: int
-    findings: tuple[Finding, ...]
-    recommendation: Recommendation
-    recommended: Scenario
-    alternatives: tuple[Alternative, ...]
+    seed: Whole
+    version: str = __version__
+    adversary: str
+    horizon: Count
     sentence: str
     relaxations: tuple[str, ...]
     notes: tuple[str, ...]
-    curve: tuple[Estimate, ...]
+    recommendation: Recommendation
+    recommended: Annotated[InstanceOf[Scenario], Field(exclude=True)]
+    alternatives: tuple[Alternative, ...]
+    findings: Annotated[tuple[Finding, ...], Field(min_length=1)]
+    curve: Annotated[tuple[Estimate, ...], Field(min_length=1)]
     sensitivity: tuple[Case, ...]
     mitigations: tuple[Mitigation, ...]
     assumptions: tuple[str, ...]
-    adversary: str
-    seconds: float
-    version: str = __version__
-
-    def as_json(self) -> dict[str, Any]:
-        """The content of ``advice.json``."""
-        return {
-            "scenario": self.scenario.about(),
-            "question": plain(asdict(self.question)),
-            "seed": self.seed,
-            "version": self.version,
-            "adversary": self.adversary,
-            "horizon": self.horizon,
-            "sentence": self.sentence,
-            "relaxations": list(self.relaxations),
-            "notes": list(self.notes),
-            "recommendation": flat(self.recommendation),
-            "alternatives": [flat(alternative) for alternative in self.alternatives],
-            "findings": [flat(finding) for finding in self.findings],
-            "curve": [list(share) for share in self.curve],
-            "sensitivity": [flat(case) for case in self.sensitivity],
-            "mitigations": [flat(mitigation) for mitigation in self.mitigations],
-            "assumptions": list(self.assumptions),
-            "seconds": round(self.seconds, 3),
-        }
+    seconds: Seconds
+    asked_users: Count | None = None
+    provenance: Provenance | None = None
 
     def write(self, out: str | PathLike[str]) -> None:
         """Put ``advice.json`` and ``recommended.toml``, with the files that it names, into a folder of its own."""
         out = Path(out)
-        text = json.dumps(self.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
         with located_os_errors(out, ANOTHER), claimed(out):
             check_new(out)
             for name in input_files(self.scenario):
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(self.scenario.resolve(name), out / name)
             write_text(out / RECOMMENDED, self.recommended.text)
-            write_text(out / FILE, text + "\n")
+            write_text(out / FILE, as_text(self))
 
 
 def read_advice(folder: Path) -> Advice:
@@ -268,27 +261,4 @@ def read_advice(folder: Path) -> Advice:
     recommended, path = load_scenario(folder / RECOMMENDED), folder / FILE
     found = read_json(path)
     with located(file=path):
-        if not isinstance(found, dict):
-            raise InputError("must be an object", value=found)
-        advice = record_from(
-            Advice, found | {"recommended": recommended.about()}, readers={Scenario: scenario_from_record}
-        )
-        if not advice.findings or not advice.curve:
-            raise InputError("must not be empty", place="findings" if not advice.findings else "curve")
-    return advice
-
-
-def flat(record: Any) -> Any:
-    """A record for JSON: an estimate is three numbers, as ``exposed``, ``exposed_low`` and ``exposed_high``."""
-    if isinstance(record, tuple | list):
-        return [flat(entry) for entry in record]
-    if not is_dataclass(record):
-        return plain(dict(record) if isinstance(record, Mapping) else record)
-    facts: dict[str, Any] = {}
-    for entry in fields(record):
-        value = getattr(record, entry.name)
-        if isinstance(value, Estimate):
-            facts |= {f"{entry.name}{end}": plain(part) for end, part in zip(ENDS, value, strict=True)}
-        else:
-            facts[entry.name] = flat(value)
-    return facts
+        return read_model(Advice, found | {"recommended": recommended} if isinstance(found, dict) else found)

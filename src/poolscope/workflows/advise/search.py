@@ -16,6 +16,7 @@ import numpy as np
 from poolscope.core.arrays import Floats
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson
+from poolscope.metrics.models import Count, Real, Result, result
 from poolscope.reports.frequencies import closed_estimator
 from poolscope.reports.utility import expected_of
 
@@ -32,8 +33,8 @@ EDGE = 0.2
 FIT_WIDTH = 0.2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
+@result
+class Trial(Result):
     """What one choice of epsilon does.
 
     Parameters
@@ -45,12 +46,12 @@ class Trial:
     design_effect : of users who share an estimate of the popularity (as of cluster samples).
     """
 
-    epsilon: float
-    users: int
+    epsilon: Real
+    users: Count
     exposed: Estimate
     cap: Estimate
-    error: float | None = None
-    design_effect: float = 1.0
+    error: Real | None = None
+    design_effect: Real = 1.0
 
     def side(self, share: float, tail: float) -> int:
         """Say whether significantly fewer users (-1) or more (1) are exposed than a share, or neither (0)."""
@@ -240,12 +241,12 @@ GRID_STEP, HALVINGS = 1.15, 10
 DIGITS = (3, 4, 5, 6)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Errors:
+@result
+class Errors(Result):
     """Root mean squared and mean absolute error of a frequency, over objects."""
 
-    rmse: float
-    mae: float
+    rmse: Real
+    mae: Real
 
 
 def analytical_errors(mechanism: Mechanism, popularity: Floats, reports: float) -> Errors | None:

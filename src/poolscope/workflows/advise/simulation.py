@@ -22,6 +22,7 @@ from poolscope.game.columns import ESTIMATE, EXPOSED_AT_THRESHOLD
 from poolscope.game.game import Game, blocks, play_block, play_blocks
 from poolscope.inference.adversary import Adversary
 from poolscope.metrics.intervals import Estimate, clopper_pearson, effect_of_share, share_of
+from poolscope.metrics.provenance import checksum
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.question import MEMOIZED_USERS, Question
@@ -157,6 +158,7 @@ class Simulator:
     seed : determines the users of all trials, so that trials differ by their configuration alone.
     engine, progress : where games run, and what reports their progress.
     budgets : of mechanisms whose memoized responses the adversary groups reports by.
+    digests : checksums of the outcomes of all games, in order.
     """
 
     scenario: Scenario
@@ -165,6 +167,7 @@ class Simulator:
     engine: Engine
     progress: Progress
     budgets: Mapping[str, Budget] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
 
     def horizon(self, kind: str) -> int:
         """Return the events of a trial of a mechanism."""
@@ -203,7 +206,9 @@ class Simulator:
         """Play some users on the engine."""
         todo = [range(users[some.start], users[some.stop - 1] + 1) for some in blocks(len(users), game.block_users)]
         seed = self.seed if seed is None else seed
-        return play_blocks(game, todo, seed, self.engine, self.progress.tick)
+        outcomes = play_blocks(game, todo, seed, self.engine, self.progress.tick)
+        self.digests[str(len(self.digests))] = checksum([outcomes])
+        return outcomes
 
     def exposures(self, game: Game, users: range, seed: int | None = None) -> Exposures:
         """Return by which event some users are exposed to the first adversary of a game."""

@@ -6,11 +6,11 @@ resumes there.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -31,7 +31,9 @@ from poolscope.game.outcome_files import AttackKey, AttackRows, OutcomeFiles, at
 from poolscope.inference.levels import DEFAULT_THRESHOLD
 from poolscope.metrics.bounds import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.linkability import linkability
+from poolscope.metrics.models import as_text
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
+from poolscope.metrics.provenance import files_checksum, provenance_of
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
@@ -82,13 +84,15 @@ def audit(
     plan = plan_blocks(game, asked or (previous.users if previous else None), seed, engine, out, scenario.file)
     if plan.warning:
         warnings.warn(plan.warning, stacklevel=2)
+    inputs = input_files(scenario)
     manifest = Manifest(
         scenario=scenario.text,
         seed=seed,
         users=plan.users,
         version=__version__,
         block=previous.block if previous else plan.block,
-        inputs=input_files(scenario),
+        inputs=inputs,
+        provenance=provenance_of(seed=seed, users=plan.users, inputs=inputs),
     )
     if previous:
         manifest = continued(previous, manifest, out)
@@ -98,12 +102,21 @@ def audit(
             check_run(out, resume)
             play_missing(game, manifest, out, engine, progress.tick)
             progress.stage("Summarizing")
-            summary = summary_of(scenario, game, manifest, OutcomeFiles.within(out / "outcomes"))
-            summary = summary.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
-            write_text(out / "summary.json", json.dumps(summary.as_json(), indent=1, allow_nan=False) + "\n")
+            outcomes = OutcomeFiles.within(out / "outcomes")
+            manifest = with_checksum(manifest, outcomes)
+            manifest.write(out)
+            summary = summary_of(scenario, game, manifest, outcomes)
+            summary = replace(summary, seconds=round(time.perf_counter() - started, 3))
+            write_text(out / "summary.json", as_text(summary))
     except (OSError, PoolscopeError) as error:
         raise stopped(error, out, nothing=not manifest.parts) from error
     return summary
+
+
+def with_checksum(manifest: Manifest, outcomes: OutcomeFiles) -> Manifest:
+    """Return the manifest of a finished run, with the checksum of its outcomes."""
+    known = manifest.provenance or provenance_of(seed=manifest.seed, users=manifest.users, inputs=manifest.inputs)
+    return replace(manifest, provenance=replace(known, outcomes=files_checksum(outcomes)))
 
 
 def check_run(out: Path, resume: bool) -> None:
@@ -223,4 +236,5 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         results=Records(record for record, _ in found),
         pool_results=tuple(record for _, by_pool in found for record in by_pool),
         linkability=linkability(game, manifest.users, manifest.seed),
+        provenance=manifest.provenance,
     )

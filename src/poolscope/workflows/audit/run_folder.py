@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-import json
-import re
+import math
 import time
-from dataclasses import asdict, dataclass, field
+import warnings
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    Field,
-    InstanceOf,
-    ValidationError,
-    ValidationInfo,
-    field_serializer,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from poolscope.core.errors import InputError, located, one_line, reading
-from poolscope.core.files import ANOTHER, plain, read_json
+from poolscope.core.errors import InputError, reading
+from poolscope.core.files import ANOTHER, read_json
 from poolscope.core.tables.atomic import checksum, write_text
+from poolscope.core.validation import rejection
 from poolscope.game.blocks import PlayedBlock
 from poolscope.game.columns import exposed_columns
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.inference.independent import MAX_USERS
 from poolscope.metrics.bounds import CumulativeEpsilon
 from poolscope.metrics.linkability import Linkability
+from poolscope.metrics.models import (
+    FORMAT,
+    Count,
+    Format,
+    Real,
+    Result,
+    Whole,
+    as_text,
+    read_model,
+    read_result,
+    result,
+)
 from poolscope.metrics.pools import PoolRecord
-from poolscope.metrics.reading import Row
+from poolscope.metrics.provenance import Provenance
 from poolscope.metrics.records import Record
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import summary_text
-from poolscope.scenario.scenario import Scenario, same_tables
+from poolscope.scenario.scenario import Scenario, same_tables, scenario_from_record
 from poolscope.workflows.audit.tables import FigureTables, figure_tables
 
 COLUMNS = (
@@ -53,6 +58,12 @@ COLUMNS = (
 _REMEDY = "name the folder of a finished audit"
 
 
+def _a_rate(rate: float | None) -> float | None:
+    if rate is not None and not 0 < rate < math.inf:
+        raise rejection("must be positive and finite", value=rate)
+    return rate
+
+
 class ScenarioText(BaseModel, extra="allow", frozen=True):
     """The scenario as the run has kept it, its tables too."""
 
@@ -62,7 +73,31 @@ class ScenarioText(BaseModel, extra="allow", frozen=True):
     asked: dict[str, Any] = {}
 
 
-class Summary(BaseModel, frozen=True):
+def _scenario_of(found: Any) -> Any:
+    return found if isinstance(found, Scenario) else scenario_from_record(found)
+
+
+_TEXTS = {name: {"type": "string"} for name in ("name", "file", "title", "text")}
+
+PlayedScenario = Annotated[
+    Scenario,
+    BeforeValidator(_scenario_of),
+    PlainSerializer(Scenario.about),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "The scenario that was played, and what was asked for in place of what its file says.",
+            "properties": {**_TEXTS, "asked": {"type": "object"}},
+            "required": [*_TEXTS, "asked"],
+            "additionalProperties": False,
+        }
+    ),
+]
+"""A scenario as results keep it: the text that was played, under its name."""
+
+
+@result
+class Summary(Result):
     """``summary.json``: what was played, and a record for each adversary and observation count.
 
     Examples
@@ -72,73 +107,32 @@ class Summary(BaseModel, frozen=True):
     (1, 'weak', 7)
     """
 
+    format: Format = FORMAT
     scenario: ScenarioText
-    seed: int
-    users: int = Field(ge=1)
+    seed: Whole
+    users: Count
     version: str
-    pools: list[str] = Field(min_length=2)
-    horizon: int = Field(ge=1)
-    reports_per_day: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    pools: Annotated[list[str], Field(min_length=2)]
+    horizon: Count
+    reports_per_day: Annotated[Real | None, AfterValidator(_a_rate)] = None
     epsilon: CumulativeEpsilon | None = None
-    devices: list[str] = []
+    devices: list[str] = Field(default_factory=list)
     adversaries: dict[str, str]
-    results: InstanceOf[Records[Record]]
-    pool_results: tuple[InstanceOf[PoolRecord], ...] = ()
-    linkability: tuple[InstanceOf[Linkability], ...] = ()
-    seconds: float | None = None
+    results: Annotated[Records[Record], Field(min_length=1)]
+    pool_results: tuple[PoolRecord, ...] = ()
+    linkability: tuple[Linkability, ...] = ()
+    seconds: Real | None = None
+    provenance: Provenance | None = None
 
     @property
     def threshold(self) -> float | None:
         """The confidence that was asked for, with which the outcomes say who was exposed."""
         return None if self.results[0].exposed is None else self.results[0].exposed_at
 
-    @field_validator("results", mode="before")
-    @classmethod
-    def _read(cls, results: Any) -> Any:
-        """The records as a file has them; a rule that one breaks is told with its place."""
-        if not isinstance(results, list):
-            return results
-        if not results:
-            raise InputError("must not be empty", place="results")
-        return Records(_row(Record, f"results.{row}", found) for row, found in enumerate(results))
-
-    @field_validator("linkability", "pool_results", mode="before")
-    @classmethod
-    def _read_rows(cls, found: Any, info: ValidationInfo) -> Any:
-        kind, rows = _KINDS[info.field_name or ""], enumerate(found) if isinstance(found, list) else None
-        return found if rows is None else tuple(_row(kind, f"{info.field_name}.{row}", one) for row, one in rows)
-
-    @field_serializer("linkability", "pool_results")
-    def _write_rows(self, found: tuple[Row, ...]) -> list[dict[str, Any]]:
-        return [record.as_json() for record in found]
-
-    @field_serializer("results")
-    def _write(self, results: Records[Record]) -> list[dict[str, Any]]:
-        return [record.as_json() for record in results]
-
-    @field_serializer("epsilon")
-    def _write_epsilon(self, epsilon: CumulativeEpsilon | None) -> Any:
-        return None if epsilon is None else plain(asdict(epsilon))
-
-    def as_json(self) -> dict[str, Any]:
-        """The content of ``summary.json``."""
-        return self.model_dump(mode="json")
-
     def _repr_html_(self) -> str:
-        """What a notebook shows: the title, the sentence, the records."""
+        """Show the title, the sentence and the records in a notebook."""
         title, words = escape(self.scenario.title), escape(summary_text(self.results, self.adversaries))
         return f"<p><strong>{title}</strong></p><p>{words}</p>{self.results.to_html()}"
-
-
-#: What the rows of a field are.
-_KINDS: dict[str, type[Row]] = {"linkability": Linkability, "pool_results": PoolRecord}
-
-
-def _row(kind: type[Row], place: str, found: Any) -> Any:
-    if not isinstance(found, dict):
-        return found
-    with located(place=place):
-        return kind.from_json(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,13 +169,7 @@ def read_run(folder: Path) -> Run:
 def _read_summary(path: Path) -> Summary:
     if not path.is_file():
         raise InputError("must have summary.json", file=path.parent, remedy=_REMEDY)
-    with located(file=path):
-        try:
-            return Summary.model_validate(read_json(path))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise InputError(one_line(first["msg"]), place=place or None) from None
+    return read_result(Summary, path)
 
 
 #: What must be the same for a run to go on, and how a message calls it.
@@ -195,12 +183,19 @@ SAME = {
 #: Share of the time that writing the manifest may take: of a hundred thousand blocks it is long.
 SHARE = 0.05
 
-NEEDED = {"scenario", "seed", "users", "version", "block", "parts"}
-"""Keys without which a file is no manifest."""
+
+def _fits_memory(block: int) -> int:
+    if block > MAX_USERS:
+        raise rejection(f"must be at most {MAX_USERS}", value=block)
+    return block
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
+PartName = Annotated[str, Field(pattern=r"^part-[0-9]{6,}\.parquet$")]
+"""The name of a block's file, never another path."""
+
+
+@result
+class Manifest(Result):
     """What a folder's run is, and which of its blocks are done.
 
     Parameters
@@ -209,15 +204,20 @@ class Manifest:
     block : users to a block.
     inputs : checksums of the files that the scenario names.
     parts : checksums of the finished blocks' files.
+    provenance : what the run is made with; it has the checksum of the outcomes once the run is finished.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    format: Format = FORMAT
     scenario: str
-    seed: int
-    users: int
+    seed: Whole
+    users: Count
     version: str
-    block: int
-    inputs: dict[str, str] = field(default_factory=dict)
-    parts: dict[str, str] = field(default_factory=dict)
+    block: Annotated[Count, AfterValidator(_fits_memory)]
+    inputs: dict[str, str] = Field(default_factory=dict)
+    parts: dict[PartName, str] = Field(default_factory=dict)
+    provenance: Provenance | None = None
 
     @property
     def blocks(self) -> int:
@@ -225,7 +225,8 @@ class Manifest:
         return -(-self.users // self.block)
 
     def write(self, out: Path) -> None:
-        write_text(out / "manifest.json", json.dumps(asdict(self), indent=1) + "\n")
+        """Replace the manifest of a folder."""
+        write_text(out / "manifest.json", as_text(self))
 
 
 class Keeper:
@@ -273,9 +274,12 @@ def read_manifest(out: Path) -> Manifest | None:
     if not path.exists():
         return None
     found = read_json(path)
-    if not _is_manifest(found):
-        raise InputError("must be the manifest of a run", file=path, remedy=ANOTHER)
-    return Manifest(**found)
+    try:
+        return read_model(Manifest, found)
+    except InputError as error:
+        if error.place == "format":
+            raise error.at(file=path) from None
+        raise InputError("must be the manifest of a run", file=path, remedy=ANOTHER) from error
 
 
 def finished_users(out: Path) -> tuple[int, int] | None:
@@ -297,25 +301,16 @@ def continued(kept: Manifest, new: Manifest, out: Path) -> Manifest:
     if kept.version.split(".")[:2] != new.version.split(".")[:2]:
         rule = f"the run to resume was made by version {kept.version}"
         raise InputError(rule, file=out, value=new.version, remedy=ANOTHER)
-    for name, digest in kept.parts.items():
+    check_parts(kept, out)
+    if kept.provenance and new.provenance and (changed := new.provenance.differences(kept.provenance)):
+        warnings.warn(f"{out}: blocks of this run were played elsewhere: now {', '.join(changed)}", stacklevel=3)
+    return kept
+
+
+def check_parts(manifest: Manifest, out: Path) -> None:
+    """Refuse a folder in which a finished block is missing or has been changed."""
+    for name, digest in manifest.parts.items():
         path = out / "outcomes" / name
         if not path.exists() or checksum(path) != digest:
             remedy = f"delete {name} from manifest.json to play it again"
             raise InputError("a finished block is missing or has been changed", file=path, remedy=remedy)
-    return kept
-
-
-def _is_manifest(found: Any) -> bool:
-    """Whether it has what a manifest has, of the right types; names are those of blocks, never other paths."""
-    if not isinstance(found, dict) or not NEEDED <= set(found) <= NEEDED | {"inputs"}:
-        return False
-    tables = [found["parts"], found.get("inputs", {})]
-    return (
-        all(type(found[name]) is int for name in ("seed", "users", "block"))
-        and all(isinstance(found[name], str) for name in ("scenario", "version"))
-        and all(isinstance(table, dict) for table in tables)
-        and all(isinstance(value, str) for table in tables for value in table.values())
-        and all(map(re.compile(r"part-\d{6,}\.parquet").fullmatch, found["parts"]))
-        and found["users"] >= 1
-        and 1 <= found["block"] <= MAX_USERS
-    )

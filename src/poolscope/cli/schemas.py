@@ -1,0 +1,29 @@
+"""The JSON Schema of every file that a user may write or read, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poolscope.cli.rerun import SCHEMAS
+from poolscope.core.errors import InputError, did_you_mean
+from poolscope.metrics.models import json_schema
+from poolscope.paper.runner import Reproduction
+from poolscope.scenario.schema import scenario_schema
+from poolscope.workflows.advise.records import Advice
+from poolscope.workflows.audit.run_folder import Manifest, Summary
+from poolscope.workflows.compare import Comparison
+
+KINDS = {
+    "manifest": Manifest,
+    "summary": Summary,
+    "comparison": Comparison,
+    "advice": Advice,
+    "reproduction": Reproduction,
+}
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of this name."""
+    if name not in SCHEMAS:
+        raise InputError("must be the name of a schema", value=name, remedy=did_you_mean(name, SCHEMAS))
+    return scenario_schema() if name == "scenario" else json_schema(KINDS[name])

@@ -1,0 +1,247 @@
+"""Play a finished folder again, elsewhere, and say whether the bits agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import polars as pl
+
+from poolscope.core.errors import InputError, located, reading
+from poolscope.core.executors import Engine
+from poolscope.core.files import scratch_folder
+from poolscope.core.progress import Progress
+from poolscope.core.tables.atomic import checksum
+from poolscope.game.blocks import BlockRun, all_blocks, play_blocks_to_files
+from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.metrics.provenance import Provenance, files_checksum, provenance_of
+from poolscope.scenario.build import build_game, is_own
+from poolscope.scenario.scenario import Scenario, scenario_from_record
+from poolscope.workflows.advise.advise import advise
+from poolscope.workflows.advise.records import FILE as ADVICE
+from poolscope.workflows.advise.records import read_advice
+from poolscope.workflows.audit.audit import summary_of
+from poolscope.workflows.audit.run_folder import Manifest, check_parts, read_manifest, read_run
+from poolscope.workflows.compare import FILE as COMPARISON
+from poolscope.workflows.compare import compare, read_comparison
+
+UNCOMPARED = {"provenance", "seconds", "version", "format", "scenario"}
+"""What records say of their making, which may differ where the numbers agree."""
+
+UNFINISHED = "the run is not finished"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rerun:
+    """What playing a folder again has shown.
+
+    Parameters
+    ----------
+    what : the file whose numbers were compared; before, now : what they were made with.
+    same_outcomes : whether the checksums of the outcomes agree.
+    numbers, different : how many numbers and texts the record has, and how many of them differ.
+    largest, place : the largest difference of two numbers, and where it is.
+    reason : why bits may differ although nothing that is recorded does.
+    users_different : how many users have other outcomes; None where outcomes are not kept.
+    """
+
+    what: str
+    before: Provenance
+    now: Provenance
+    same_outcomes: bool
+    numbers: int
+    different: int
+    largest: float
+    place: str | None
+    reason: str | None = None
+    users_different: int | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the bits agree: outcomes, and the record that was made of them."""
+        return self.same_outcomes and not self.different
+
+    @property
+    def sentence(self) -> str:
+        """Say in one line whether the bits agree, or how far they differ and why that may be."""
+        if self.agrees:
+            return f"the bits agree: {self.numbers:,} values of {self.what}, outcomes {(self.now.outcomes or '')[:16]}"
+        parts = []
+        if not self.same_outcomes:
+            users = self.users_different
+            parts.append("the outcomes" if users is None else f"the outcomes of {users:,} of {self.now.users:,} users")
+        if self.different:
+            far = f", by at most {self.largest:.3g} ({self.place})" if self.place else ""
+            parts.append(f"{self.different:,} of {self.numbers:,} values of {self.what}{far}")
+        known = self.now.differences(self.before)
+        unknown = self.reason or "the record was changed, or poolscope was, as versions and CPU are the same"
+        why = f"this may be due to {', '.join(known)}" if known else unknown
+        return f"the bits differ: {' and '.join(parts)}; {why}"
+
+
+def rerun_audit(folder: Path, inputs: Path | None, engine: Engine, progress: Progress) -> Rerun:
+    """Play a finished audit again into a folder of its own, block by block."""
+    manifest = read_manifest(folder)
+    if manifest is None or len(manifest.parts) < manifest.blocks or not (folder / "summary.json").exists():
+        remedy = "go on with poolscope audit --resume first"
+        raise InputError(UNFINISHED, file=folder, remedy=remedy if manifest else None)
+    run = read_run(folder)
+    before = known(manifest.provenance, folder / "manifest.json")
+    if (run.summary.seed, run.summary.users, run.summary.provenance) != (manifest.seed, manifest.users, before):
+        raise InputError("manifest.json and summary.json must be of one run", file=folder)
+    check_parts(manifest, folder)
+    about = run.summary.scenario.model_dump() | {"text": manifest.scenario}
+    scenario = scenario_of(about, inputs, manifest.inputs)
+    game = build_game(scenario, manifest.seed, engine.map)
+    progress.begin(manifest.users)
+    with scratch_folder(Path(gettempdir())) as place:
+        playing = BlockRun(game=game, seed=manifest.seed, folder=place.absolute())
+        for _ in play_blocks_to_files(playing, all_blocks(manifest.users, manifest.block), engine, progress.tick):
+            pass
+        again = OutcomeFiles.within(place)
+        digest = files_checksum(again)
+        changed = None if digest == before.outcomes else _users_different(manifest, folder / "outcomes", place)
+        now = provenance_of(seed=manifest.seed, users=manifest.users, inputs=manifest.inputs, outcomes=digest)
+        found = summary_of(scenario, game, manifest, again).as_json()
+    return compared("summary.json", run.summary.as_json(), found, before, now, users_different=changed)
+
+
+def rerun_comparison(folder: Path, inputs: Path | None, engine: Engine, progress: Progress) -> Rerun:
+    """Compare the same configurations again."""
+    done = read_comparison(folder)
+    before = known(done.provenance, folder / COMPARISON)
+    own = next((name for name in done.mechanisms if is_own(name)), None)
+    if own is not None:
+        remedy = "give the command again, as a folder must not say which code is run"
+        raise InputError("must have built-in mechanisms alone", value=own, file=folder / COMPARISON, remedy=remedy)
+    scenario = scenario_of(done.scenario.about(), inputs, before.inputs)
+    again = compare(
+        scenario,
+        done.mechanisms,
+        done.asked_epsilons,
+        users=done.users,
+        seed=done.seed,
+        estimate_from=done.estimate_from,
+        engine=engine,
+        progress=progress,
+    )
+    return compared(COMPARISON, done.as_json(), again.as_json(), before, known(again.provenance, folder))
+
+
+def rerun_advice(folder: Path, inputs: Path | None, engine: Engine, progress: Progress) -> Rerun:
+    """Ask the same question again; the folder holds copies of the files that the scenario names."""
+    done = read_advice(folder)
+    before, question = known(done.provenance, folder / ADVICE), done.question
+    scenario = scenario_of(done.scenario.about(), inputs or folder, before.inputs)
+    again = advise(
+        scenario,
+        max_exposed=question.max_exposed,
+        threshold=question.threshold,
+        horizon=question.horizon if question.days is None else None,
+        days=question.days,
+        max_error=question.max_error,
+        devices=question.devices,
+        mechanisms=question.mechanisms,
+        adversary=question.adversary,
+        epsilon=(question.lowest, question.highest),
+        users=done.asked_users,
+        tolerance=question.tolerance,
+        mitigations=bool(done.mitigations),
+        seed=done.seed,
+        engine=engine,
+        progress=progress,
+    )
+    timed = "how many users play depends on the speed of the machine, as the question has no `users`"
+    reason = timed if done.asked_users is None else None
+    return compared(ADVICE, done.as_json(), again.as_json(), before, known(again.provenance, folder), reason=reason)
+
+
+def known(provenance: Provenance | None, path: Path) -> Provenance:
+    """Return a provenance that has a checksum; refuse a record without one."""
+    if provenance is None or provenance.outcomes is None:
+        raise InputError("must have a provenance with the checksum of the outcomes", file=path)
+    return provenance
+
+
+def scenario_of(about: Mapping[str, Any], inputs: Path | None, checksums: Mapping[str, str]) -> Scenario:
+    """Return a recorded scenario whose files are those that were played, in the folder `inputs` or where they were."""
+    file = Path(about["file"])
+    scenario = scenario_from_record({**about, "file": str(file if inputs is None else inputs / file.name)})
+    for name in scenario.named_files:
+        path = scenario.resolve(name)
+        if not path.exists():
+            raise InputError("there is no such file", file=path, remedy="say with `inputs` in which folder it is")
+        with reading(path):
+            found = checksum(path)
+        if found != checksums.get(name):
+            remedy = "say with `inputs` in which folder the file is that was played"
+            raise InputError("the file has changed since it was played", file=path, remedy=remedy)
+    return scenario
+
+
+def compared(
+    what: str,
+    recorded: Mapping[str, Any],
+    again: Mapping[str, Any],
+    before: Provenance,
+    now: Provenance,
+    *,
+    reason: str | None = None,
+    users_different: int | None = None,
+) -> Rerun:
+    """Compare two records, number by number."""
+    mine, theirs = dict(_values(again)), dict(_values(recorded))
+    places = [place for place in {**theirs, **mine} if mine.get(place) != theirs.get(place)]
+    gaps = {place: _gap(mine.get(place), theirs.get(place)) for place in places}
+    worst = max((place for place, gap in gaps.items() if gap is not None), key=lambda p: gaps[p] or 0.0, default=None)
+    return Rerun(
+        what=what,
+        before=before,
+        now=now,
+        same_outcomes=before.outcomes == now.outcomes,
+        numbers=len(theirs),
+        different=len(places),
+        largest=0.0 if worst is None else gaps[worst] or 0.0,
+        place=worst,
+        reason=reason,
+        users_different=users_different,
+    )
+
+
+def _values(record: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every number and text of a record with its place, but for `UNCOMPARED`."""
+    if isinstance(record, Mapping):
+        for key, value in record.items():
+            if place or key not in UNCOMPARED:
+                yield from _values(value, f"{place}.{key}" if place else key)
+    elif isinstance(record, list | tuple):
+        for index, value in enumerate(record):
+            yield from _values(value, f"{place}.{index}")
+    else:
+        yield place, record
+
+
+def _gap(one: Any, other: Any) -> float | None:
+    """The difference of two numbers; None where one is no number."""
+    both = (one, other)
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in both):
+        return None
+    return abs(one - other) if all(map(math.isfinite, both)) else math.inf
+
+
+def _users_different(manifest: Manifest, before: Path, now: Path) -> int:
+    """Count the users who have other outcomes, block by block."""
+    changed = 0
+    for name in manifest.parts:
+        with located(file=before / name):
+            one, other = (pl.read_parquet(folder / name) for folder in (before, now))
+            if one.shape != other.shape or one.columns != other.columns:
+                raise InputError("must have the columns and rows of a game that is played now", value=one.shape)
+        differs = [one[column].ne_missing(other[column]) for column in one.columns]
+        rows = pl.DataFrame(differs).select(pl.any_horizontal(pl.all())).to_series()
+        changed += one["user"].filter(rows).n_unique()
+    return changed

@@ -1,0 +1,236 @@
+"""Finished folders are played again, their files are as their schemas say, and DIR is never written."""
+
+import json
+import shutil
+import tomllib
+from hashlib import sha256
+
+import pytest
+from cases.command_line import SMALL
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner
+
+import poolscope as ps
+from poolscope.cli.commands import app
+from poolscope.cli.rerun import SCHEMAS
+from poolscope.cli.schemas import schema_of
+from poolscope.core.errors import InputError
+from poolscope.mechanisms import MECHANISMS
+from poolscope.metrics.provenance import checksum
+from poolscope.scenario.scenario import builtin_names, builtin_text, load_scenario
+
+OBJECTS = "object,pool\n" + "".join(f"o{i},{'abc'[i % 3] if i < 15 else ''}\n" for i in range(30))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder of each command; the audit's scenario names a file."""
+    place = tmp_path_factory.mktemp("finished")
+    (place / "objects.csv").write_text(OBJECTS)
+    with_file = SMALL.replace("size = 30\npools = { a = 5, b = 5, c = 5 }", 'objects = "objects.csv"')
+    (place / "mine.toml").write_text(with_file)
+    scenario = load_scenario(place / "mine.toml")
+    ps.audit(scenario, place / "audit", users=30, seed=1, threshold=0.8, html=False)
+    ps.compare(
+        scenario, ["identity", "grr"], [1.0, 2.0], users=20, estimate_from=100, out=place / "compare", html=False
+    )
+    asked = {"horizon": 4, "max_error": 0.03, "devices": 5000, "users": 60, "mechanisms": ["grr"], "mitigations": True}
+    ps.advise(scenario, max_exposed=0.2, out=place / "advise", html=False, **asked)
+    ps.reproduce("no-hash", place / "reproduce", users=3, html=False)
+    return place
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
+def called(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def content(folder):
+    return {str(path): sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
+
+
+FILES = {
+    "audit": ("summary.json", "manifest.json"),
+    "compare": ("comparison.json",),
+    "advise": ("advice.json",),
+    "reproduce": ("reproduction.json",),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_the_bits_of_every_folder_agree_and_nothing_is_written(finished, kind):
+    before = content(finished / kind)
+    ran = called("rerun", finished / kind)
+    assert ran.exit_code == 0, ran.output
+    assert f"{finished / kind}: the bits agree: " in ran.output
+    assert content(finished / kind) == before
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in FILES.items() for name in names])
+def test_every_file_says_what_it_was_made_with(finished, kind, name):
+    found = json.loads((finished / kind / name).read_text())
+    origin = found["provenance"]
+    assert (found["format"], found["version"], origin["version"]) == (1, ps.__version__, ps.__version__)
+    assert len(origin["outcomes"]) == 64
+    assert {"python", "numpy", "numba", "cpu", "cpu_features", "commit"} <= set(origin)
+    inputs = {} if kind == "reproduce" else {"objects.csv": sha256(OBJECTS.encode()).hexdigest()}
+    assert origin["inputs"] == inputs
+    assert str(finished) not in json.dumps(origin)
+
+
+def test_the_checksum_is_that_of_the_outcomes(finished):
+    game = load_scenario(finished / "mine.toml").replace({"attack.threshold": 0.8}).game(seed=1)
+    played = ps.play(game, users=30, seed=1)
+    summary = json.loads((finished / "audit" / "summary.json").read_text())
+    assert summary["provenance"]["outcomes"] == checksum([played])
+
+
+def edited(path, change):
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+def test_other_bits_are_told_with_how_far_and_why(copy):
+    def made_elsewhere(found):
+        found["provenance"] |= {"outcomes": "0" * 64, "numba": "0.1.0", "cpu": "abacus"}
+
+    for name in FILES["audit"]:
+        edited(copy / "audit" / name, made_elsewhere)
+    edited(copy / "audit" / "summary.json", lambda found: found["results"][0].update(auc_pn=0.0))
+    ran = called("rerun", copy / "audit")
+    assert ran.exit_code == 1
+    assert "the bits differ: the outcomes of 0 of 30 users and 1 of " in ran.output
+    assert "(results.0.auc_pn); this may be due to numba " in ran.output
+    assert "instead of 0.1.0, CPU " in ran.output
+    assert "instead of abacus" in ran.output
+
+
+def test_a_number_that_was_changed_is_told(copy):
+    edited(copy / "compare" / "comparison.json", lambda found: found["results"][1].update(mse=0.25))
+    ran = called("rerun", copy / "compare")
+    assert ran.exit_code == 1
+    assert "(results.1.mse); the record was changed, or poolscope was" in ran.output
+    edited(copy / "advise" / "advice.json", lambda found: found.update(sentence="All is well."))
+    ran = called("rerun", copy / "advise")
+    assert ran.exit_code == 1
+    assert "the bits differ: 1 of " in ran.output
+
+
+DAMAGES = {
+    "the file has changed since it was played": lambda f: (f / "objects.csv").write_text(OBJECTS + "o30,\n"),
+    "there is no such file; say with `inputs`": lambda f: (f / "objects.csv").unlink(),
+    "the run is not finished; go on with": lambda f: (f / "audit" / "summary.json").unlink(),
+    "must be the manifest of a run": lambda f: (f / "audit" / "manifest.json").write_text("{}"),
+    "a finished block is missing or has been changed": lambda f: next(f.glob("audit/outcomes/*")).write_bytes(b"PAR1"),
+    "must be of one run": lambda f: edited(f / "audit" / "summary.json", lambda found: found.update(seed=2)),
+    "must have a provenance": lambda f: edited(f / "audit" / "manifest.json", lambda found: found.pop("provenance")),
+    "format: must be 1, got 2; read the file with": lambda f: edited(
+        f / "audit" / "manifest.json", lambda found: found.update(format=2)
+    ),
+}
+
+
+@pytest.mark.parametrize("message", DAMAGES)
+def test_what_cannot_be_played_again_is_one_line(copy, message):
+    for name in FILES["audit"]:
+        edited(copy / "audit" / name, moved_to(copy))
+    assert called("rerun", copy / "audit").exit_code == 0
+    DAMAGES[message](copy)
+    ran = called("rerun", copy / "audit")
+    assert isinstance(ran.exception, InputError)
+    assert message in str(ran.exception)
+    assert "\n" not in str(ran.exception)
+
+
+def moved_to(place):
+    """A scenario that lies beside the folder of its run."""
+
+    def change(found):
+        if isinstance(found["scenario"], dict):
+            found["scenario"]["file"] = str(place / "mine.toml")
+
+    return change
+
+
+def test_files_may_be_elsewhere(copy, tmp_path):
+    (copy / "objects.csv").rename(tmp_path / "objects.csv")
+    edited(copy / "audit" / "summary.json", moved_to(copy))
+    assert isinstance(called("rerun", copy / "audit").exception, InputError)
+    assert called("rerun", copy / "audit", "--inputs", tmp_path).exit_code == 0
+
+
+def test_a_folder_does_not_say_which_code_is_run(copy):
+    edited(copy / "compare" / "comparison.json", lambda found: found.update(mechanisms=["os:system"]))
+    with pytest.raises(InputError, match="must have built-in mechanisms alone, got 'os:system'"):
+        raise called("rerun", copy / "compare").exception
+
+
+def test_other_folders_are_refused(tmp_path):
+    for folder, message in ((tmp_path, "there is nothing finished in it"), (tmp_path / "no", "no such folder")):
+        assert message in str(called("rerun", folder).exception)
+    (tmp_path / "plays").mkdir()
+    assert "the reproduction is not finished" in str(called("rerun", tmp_path).exception)
+
+
+# Schemas
+
+
+def check(name):
+    found = schema_of(name)
+    Draft202012Validator.check_schema(found)
+    return Draft202012Validator(found)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in FILES.items() for name in names])
+def test_every_file_is_as_its_schema_says(finished, kind, name):
+    found = json.loads((finished / kind / name).read_text())
+    schema = check(name.removesuffix(".json"))
+    schema.validate(found)
+    for key in found:
+        assert not schema.is_valid({k: v for k, v in found.items() if k != key}), f"{key} may be missing"
+    assert not schema.is_valid(found | {"more": 1})
+    assert not schema.is_valid(found | {"format": 2})
+    assert not schema.is_valid(found | {"seed": "zero"})
+
+
+def test_every_scenario_is_as_its_schema_says(finished):
+    schema = check("scenario")
+    for name in builtin_names():
+        schema.validate(tomllib.loads(builtin_text(name)))
+    schema.validate(tomllib.loads((finished / "advise" / "recommended.toml").read_text()))
+    tables = tomllib.loads(SMALL)
+    schema.validate(tables)
+    for mechanism in (
+        {"kind": "cms", "epsilon": 4, "m": 32},
+        {"kind": "cms", "epsilon": 4, "m": 32, "hashes": 64, "g": 3},
+        {"kind": "cms", "epsilon": "four", "m": 32, "hashes": 64},
+        {"kind": "cmx", "epsilon": 4},
+        {"epsilon": 4},
+    ):
+        assert schema.is_valid(tables | {"mechanism": mechanism}) == (
+            mechanism == {"kind": "cms", "epsilon": 4, "m": 32}
+        )
+    assert not schema.is_valid(tables | {"attak": {}})
+    assert not schema.is_valid(tables | {"attack": {"observations": []}})
+
+
+def test_every_mechanism_has_its_parameters():
+    kinds = {
+        one["properties"]["kind"]["const"]: one for one in schema_of("scenario")["$defs"]["MechanismTable"]["oneOf"]
+    }
+    assert set(kinds) == set(MECHANISMS)
+    assert kinds["l-grr"]["required"] == ["kind", "epsilon_perm"]
+    assert all(value for one in kinds.values() for value in one["properties"].values()), "each has a type"
+
+
+def test_schemas_are_listed_and_printed():
+    assert [line.split()[0] for line in called("schema").stdout.splitlines()] == list(SCHEMAS)
+    for name in SCHEMAS:
+        assert json.loads(called("schema", name).stdout) == schema_of(name)
+    with pytest.raises(InputError, match="did you mean 'summary'"):
+        raise called("schema", "sumary").exception

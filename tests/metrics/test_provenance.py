@@ -1,0 +1,132 @@
+"""Provenance: the checksum of outcomes holds for their values and nothing else."""
+
+import re
+from dataclasses import replace
+
+import numba
+import numpy as np
+import polars as pl
+import pytest
+from cases.synthetic import game
+
+import poolscope as ps
+from poolscope.core.errors import InputError
+from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.kernels import host
+from poolscope.metrics import provenance as module
+from poolscope.metrics.provenance import checksum, combined, commit, files_checksum, provenance_of
+
+OUTCOMES = game(40)
+
+
+def test_neither_order_nor_layout_of_outcomes_counts(tmp_path):
+    expected = checksum([OUTCOMES])
+    assert re.fullmatch("[0-9a-f]{64}", expected)
+    assert checksum([OUTCOMES.reverse()]) == expected
+    assert checksum([OUTCOMES.select(sorted(OUTCOMES.columns))]) == expected
+    named = OUTCOMES.with_columns(pl.col("adversary", "pool", "guess").cast(pl.String).cast(pl.Categorical))
+    assert checksum([named.with_columns(pl.col("n").cast(pl.Int64))]) == expected
+    for size in (1, 7, 40):
+        parts = [OUTCOMES.filter(pl.col("user").is_between(i, i + size - 1)) for i in range(0, 40, size)]
+        assert checksum(parts) == expected
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        for index, part in enumerate(parts):
+            part.write_parquet(folder / f"part-{index:06d}.parquet", compression="zstd" if size == 7 else "snappy")
+        assert files_checksum(OutcomeFiles.within(folder)) == expected
+
+
+CHANGES = {
+    "one bit of a number": pl.when(pl.int_range(pl.len()) == 5)
+    .then(pl.col("confidence") * (1 + 2**-52))
+    .otherwise("confidence")
+    .alias("confidence"),
+    "a guess": pl.when(pl.int_range(pl.len()) == 5)
+    .then(pl.lit("z"))
+    .otherwise(pl.col("guess").cast(pl.String))
+    .alias("guess"),
+    "a null": pl.when(pl.int_range(pl.len()) == 5).then(None).otherwise("confidence").alias("confidence"),
+    "a user": (pl.col("user") + 1).alias("user"),
+    "an adversary": (pl.col("adversary").cast(pl.String) + "x").alias("adversary"),
+    "a column": pl.lit(1).alias("more"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_every_value_counts(what):
+    changed = OUTCOMES.with_columns(CHANGES[what])
+    assert checksum([changed]) != checksum([OUTCOMES])
+
+
+def test_users_who_swap_their_outcomes_count():
+    swapped = OUTCOMES.with_columns(pl.col("user").replace({0: 1, 1: 0}))
+    assert checksum([swapped]) != checksum([OUTCOMES])
+    assert combined({"a": "1", "b": "2"}) != combined({"a": "2", "b": "1"})
+
+
+def test_provenance_of_outcomes_in_memory():
+    found = ps.provenance(OUTCOMES, seed=3)
+    assert (found.seed, found.users, found.version) == (3, 40, ps.__version__)
+    assert (found.numpy, found.numba) == (np.__version__, numba.__version__)
+    assert found.outcomes == checksum([OUTCOMES])
+    assert found.cpu
+    assert set(found.cpu_features) <= set(host.FEATURES)
+    assert type(found).from_json(found.as_json()) == found
+    assert ps.provenance(OUTCOMES).seed is None
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (OUTCOMES.drop("n"), "outcomes must have a column 'n'"),
+        (OUTCOMES.clear(), "outcomes must have at least one row"),
+        (3, "must be a result with a provenance, or a table of outcomes, got 'int'"),
+    ],
+    ids=["column", "rows", "kind"],
+)
+def test_what_has_no_provenance_is_refused(what, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        ps.provenance(what)
+
+
+def test_differences_are_named_with_both_values():
+    mine = provenance_of(seed=1, users=2)
+    assert mine.differences(mine) == []
+    other = replace(mine, numba="0.1", python="2.7", seed=5, commit=None)
+    assert mine.differences(other) == [f"numba {mine.numba} instead of 0.1"]
+    assert mine.differences(replace(mine, cpu="abacus")) == [f"CPU {mine.cpu} instead of abacus"]
+    (features,) = mine.differences(replace(mine, cpu_features=("sve",)))
+    assert features.endswith("instead of sve")
+
+
+def test_the_cpu_is_the_one_that_kernels_are_compiled_for(monkeypatch):
+    monkeypatch.setattr(host.config, "CPU_NAME", "generic")
+    monkeypatch.setattr(host.config, "CPU_FEATURES", "+sse2,+fma,-avx2")
+    assert (host.cpu_name(), host.cpu_features()) == ("generic", ["fma"])
+
+
+def test_the_commit_is_that_of_our_own_checkout(tmp_path, monkeypatch):
+    """A package inside another project's repository is not of that commit, and no path is recorded."""
+    root = module.Path(module.__file__).parents[3]
+    found = commit.__wrapped__()
+    if (root / ".git").exists() and root.name != "site-packages":
+        assert found is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", found)
+    (tmp_path / ".git").mkdir()
+    inside = tmp_path / "lib" / "poolscope" / "metrics" / "provenance.py"
+    monkeypatch.setattr(module, "__file__", str(inside))
+    monkeypatch.setattr(module.metadata, "distribution", lambda name: Installed(None))
+    assert commit.__wrapped__() is None
+    monkeypatch.setattr(module.metadata, "distribution", lambda name: Installed('{"vcs_info": {"commit_id": "abc"}}'))
+    assert commit.__wrapped__() == "abc"
+    monkeypatch.setattr(module.metadata, "distribution", lambda name: Installed('{"url": "file:///x"}'))
+    assert commit.__wrapped__() is None
+
+
+class Installed:
+    """A distribution with this record of where it came from."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def read_text(self, name):
+        return self.text
