@@ -91,7 +91,7 @@ def test_a_redirected_run_says_now_and_then_how_far_it_is(capfd, monkeypatch):
             work.tick(250.5)
 
     lines = logged(capfd, monkeypatch, steps)
-    assert lines[-1] == "poolscope: Playing 2,000 users, 38 %"
+    assert lines[-1] == "poolscope: Playing 2,000 users, 38%"
     time.sleep(0.1)
     assert capfd.readouterr().err == ""  # when it is done, it is silent
 

@@ -154,7 +154,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert command(*at, "--link-fdr", 0.001, *more) == 0
     shown = capsys.readouterr()
     assert "36 pseudonyms joined to 1" in " ".join(shown.out.split())
-    assert "at most 0.1 % of them wrong in the mean" in " ".join(shown.out.split())
+    assert "at most 0.1% of them wrong in the mean" in " ".join(shown.out.split())
     assert "reports are linked by the users" not in shown.err
     assert pl.read_csv("devices.csv").columns == ["pseudonym", "user", "log_e_value"]
     assert pl.read_csv("out.csv").columns[-2:] == ["confidence_mcse", "pseudonyms"]

@@ -81,7 +81,7 @@ def test_one_object_has_nothing_to_tell():
     verdict = check(make("cms", 1, {"epsilon": 1.0, "m": 4, "hashes": 3}), samples=SAMPLES, seed=1)
     assert verdict.passed
     assert verdict.lower_bound is None
-    assert sentence(verdict).startswith("Kept: ")
+    assert sentence(verdict).startswith("PASS: ")
 
 
 # Broken ones
@@ -300,7 +300,7 @@ def test_the_command_says_kept_or_broken(scenario, monkeypatch):
     options = ["check", scenario, "--samples", str(SAMPLES), "--seed", "1"]
     kept = CliRunner().invoke(app, options)
     assert kept.exit_code == 0, kept.output
-    assert "Kept: nothing contradicts the claimed epsilon of 1" in " ".join(kept.output.split())
+    assert "PASS: no violation of ε = 1 detected." in " ".join(kept.output.split())
 
     def broken(*, universe, epsilon):
         return NeverFlips(stated=make("oue", universe, {"epsilon": epsilon}))
@@ -308,11 +308,11 @@ def test_the_command_says_kept_or_broken(scenario, monkeypatch):
     monkeypatch.setitem(MECHANISMS, "sue", broken)
     caught = CliRunner().invoke(app, options)
     assert caught.exit_code == 1, caught.output
-    assert "Broken: samples show an epsilon of at least" in " ".join(caught.output.split())
+    assert "FAIL: samples show an epsilon of at least" in " ".join(caught.output.split())
 
 
 def test_the_table_has_what_was_found():
     found = dict(rows(check(tiny("grr"), samples=SAMPLES, seed=1)))
-    assert found["claimed epsilon"] == "1"
-    assert found["stated epsilon"] == "1 over all 4 reports"
-    assert "too few objects to judge" in found["q* stated, sampled"]
+    assert found["declared ε"] == "1"
+    assert found["ε of the stated likelihoods"] == "1 over all 4 possible reports"
+    assert "too few objects to decide" in found["q* declared, empirical"]

@@ -90,7 +90,7 @@ class _Logged(Work):
         if not self._done:
             much = ""
         elif self._total:
-            much = f", {100 * min(self._done / self._total, 1):.0f} %"
+            much = f", {100 * min(self._done / self._total, 1):.0f}%"
         else:
             much = f", {self._done:,.0f} {self._what}"
         doing = COMPILING if self._compiling else f"{self._doing}{much}"
@@ -125,7 +125,7 @@ class _Count(rich.ProgressColumn):
         if not task.completed:
             return Text("")
         speed = task.finished_speed or task.speed
-        much = f"{task.completed:,.0f} {self._what}" if task.total is None else f"{task.percentage:.0f} %"
+        much = f"{task.completed:,.0f} {self._what}" if task.total is None else f"{task.percentage:.0f}%"
         return Text(much if speed is None else f"{much}, {speed:,.0f} {self._what}/s", style="cyan")
 
 

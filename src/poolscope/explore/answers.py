@@ -29,7 +29,7 @@ from poolscope.metrics.bounds import CumulativeEpsilon, devices_in_words, epsilo
 from poolscope.metrics.exposure import exposure
 from poolscope.metrics.precision import behavior_map, by_user, precision_curve, select
 from poolscope.metrics.records import Counted, Record, record_of
-from poolscope.metrics.text import strongest_attack, summary_text
+from poolscope.metrics.text import strongest_attack, summary_text, unit_of
 from poolscope.reports.utility import expected_rmse
 from poolscope.scenario.build import adversary_of, build_adversary, build_game, other_pools
 from poolscope.scenario.scenario import Scenario
@@ -155,7 +155,7 @@ class Answer:
     results : a record of each adversary at n; strongest_attack : the best attack among them.
     exposure : of each private adversary by every number of reports; curves : precision against null rate at n;
         map : precision by behavior, of the strongest_attack's adversary.
-    words : what was found; epsilon, devices : what is sent, in numbers and in words.
+    words : the summary; unit : what n counts; epsilon, devices : what is sent, in numbers and in words.
     rmse : the curator's error with `CURATOR_REPORTS` reports, in closed form; None where it has none.
     waiting : adversaries who still estimate a popularity and are not in it.
     pools : their names.
@@ -169,6 +169,7 @@ class Answer:
     curves: pl.DataFrame
     map: pl.DataFrame
     words: str
+    unit: str
     epsilon: CumulativeEpsilon
     devices: tuple[str, ...]
     rmse: float | None
@@ -223,7 +224,8 @@ class Sample:
                 behavior_map(rows[best.adversary], k, CELLS if self.users >= MANY else FEW_CELLS),
                 self._n,
             ),
-            words=summary_text(results, {a.name: a.phrase for a in game.adversaries}),
+            words=summary_text(results, {a.name: a.phrase for a in game.adversaries}, unit=unit_of(game.policy)),
+            unit=unit_of(game.policy),
             epsilon=epsilon_of(game),
             devices=(in_words([epsilon_of(game)], game.policy), *devices_in_words(game)),
             rmse=expected_rmse(game.mechanism, game.popularity, CURATOR_REPORTS),

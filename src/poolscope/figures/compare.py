@@ -1,4 +1,4 @@
-"""The frontier of a comparison: what each choice gives away against what its curator learns."""
+"""Draw the Pareto front of a comparison: AUC-PN against RMSE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from poolscope.core.arrays import Floats
 from poolscope.core.counting import counted
 from poolscope.core.errors import one_line
 from poolscope.figures import style
-from poolscope.figures.style import Picture, answer
+from poolscope.figures.style import Picture, tooltip
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.inference.levels import in_percent
 from poolscope.metrics.records import Record
@@ -45,13 +45,13 @@ MARGIN = 0.12
 
 @style.quickly
 def pareto_front(results: Sequence[Configuration], non_private: Record | None, reports: int) -> Picture:
-    """AUC against the error of a frequency: a panel for each adversary, a line for each mechanism.
+    """Return AUC-PN against RMSE: a panel for each adversary, a line for each mechanism.
 
     Parameters
     ----------
-    results : records of ``compare``; those without an estimate are left out.
-    non_private : the record of the game without a mechanism.
-    reports : how many the estimate is made of.
+    results : records of ``compare``; those without a frequency estimate are omitted.
+    non_private : the record of the non-private game.
+    reports : number of reports of the frequency estimate.
     """
     shown = [record for record in results if record.mse]
     adversaries = list(dict.fromkeys(record.adversary for record in results))
@@ -65,29 +65,29 @@ def pareto_front(results: Sequence[Configuration], non_private: Record | None, r
         "rmse:Q",
         scale=alt.Scale(type="log", domain=_domain(shown), nice=False),
         axis=alt.Axis(
-            title=f"Error of a frequency from {counted(reports, 'report')} (RMSE)",
+            title=f"RMSE of a frequency from {counted(reports, 'report')}",
             format="~g",
             tickCount=5,
-            # a logarithmic axis has lines between its labels, too many to be of use
+            # grid lines at labeled ticks only
             gridOpacity={"condition": {"test": "datum.label", "value": 1}, "value": 0},
         ),
     )
-    y = alt.Y("auc_pn:Q", scale=style.share_scale(), axis=alt.Axis(title="AUC of the adversary", tickCount=5))
+    y = alt.Y("auc_pn:Q", scale=style.share_scale(), axis=alt.Axis(title="AUC-PN", tickCount=5))
     shape = alt.Shape(
         "line:N",
         scale=alt.Scale(domain=mechanisms, range=list(islice(cycle(SHAPES), len(mechanisms)))),
         legend=None,
     )
-    said = answer(
+    hint = tooltip(
         {
-            "AUC": "format(datum.auc_pn, '.3f')",
-            "95\u202f% interval": "format(datum.low, '.3f') + ' to ' + format(datum.high, '.3f')",
+            "AUC-PN": "format(datum.auc_pn, '.3f')",
+            "95% CI": "format(datum.low, '.3f') + '–' + format(datum.high, '.3f')",
             "RMSE": "format(datum.rmse, '.3~g')",
-            "Guessed rightly": style.percent("datum.precision"),
-            f"Exposed, {in_percent(results[0].exposed_at)}": style.percent("datum.exposed"),
+            "Correct": style.percent("datum.precision"),
+            f"Exposed (≥ {in_percent(results[0].exposed_at)})": style.percent("datum.exposed"),
             "Users": "format(datum.users, ',')",
         },
-        title="datum.line + ' at ε ' + datum.epsilon",
+        title="datum.line + ' at ε = ' + datum.epsilon",
     )
     layers = [
         style.layer("levels").mark_rule(strokeWidth=1.4).encode(y=alt.Y("auc_pn:Q"), **look),
@@ -96,7 +96,7 @@ def pareto_front(results: Sequence[Configuration], non_private: Record | None, r
         .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"]),
         style.layer().mark_line(strokeWidth=1.6, clip=True).encode(x=x, y=y, order=alt.Order("order:Q"), **look),
         style.layer()
-        .mark_point(filled=True, size=60, opacity=1, tooltip=alt.ExprRef(said), clip=True)
+        .mark_point(filled=True, size=60, opacity=1, tooltip=alt.ExprRef(hint), clip=True)
         .encode(x=x, y=y, fill=style.fills(every), shape=shape)
         .add_params(style.zoom()),
         *(label for place in range(len(PLACES)) for label in _labels(place, x, y, every)),

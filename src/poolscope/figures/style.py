@@ -115,27 +115,27 @@ def _short(value: Any) -> Any:
 
 
 quickly = debug_mode(False)
-"""Decorates what makes a chart: altair holds no part of it against its schema, which takes longer than all the rest."""
+"""Decorator that skips Altair's schema validation, which takes longer than the drawing itself."""
 
 
 def percent(value: str, digits: str = ".1f") -> str:
-    """An expression: a share as the reader sees it."""
-    return f"format(100 * {value}, '{digits}') + '\u202f%'"
+    """Return a Vega expression of a share as a percentage."""
+    return f"format(100 * {value}, '{digits}') + '%'"
 
 
 def between(low: str = "datum.low", high: str = "datum.high") -> str:
-    """An expression: the interval of a share."""
-    return f"format(100 * {low}, '.1f') + ' to ' + {percent(high)}"
+    """Return a Vega expression of the interval of a share."""
+    return f"format(100 * {low}, '.1f') + '–' + {percent(high)}"
 
 
-def answer(lines: Mapping[str, str], title: str | None = None) -> str:
-    """What a mark says to the pointer: lines of words and an expression each, of the mark's row and of nothing else."""
-    said = {**({"title": title} if title else {}), **lines}
-    return "{" + ", ".join(f"{json.dumps(word)}: {value}" for word, value in said.items()) + "}"
+def tooltip(lines: Mapping[str, str], title: str | None = None) -> str:
+    """Return a Vega expression of a tooltip: labels, each with an expression of the mark's own row."""
+    entries = {**({"title": title} if title else {}), **lines}
+    return "{" + ", ".join(f"{json.dumps(label)}: {value}" for label, value in entries.items()) + "}"
 
 
 def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8, 1), **axis: Any) -> alt.Axis:
-    """An axis of shares."""
+    """Return an axis of percentages."""
     # a count above theirs: of more values than that every other one would be left out
     return alt.Axis(
         title=title, values=list(values), tickCount=2 * len(values), labelExpr=percent("datum.value", ".3~g"), **axis
@@ -143,7 +143,7 @@ def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8
 
 
 def share_scale(**scale: Any) -> alt.Scale:
-    """A scale of shares, 0 to 100 %."""
+    """Return a scale of shares, 0 to 100%."""
     return alt.Scale(domain=[0, 1], nice=False, **scale)
 
 
@@ -176,14 +176,14 @@ def _legend() -> alt.Legend:
     return alt.Legend(labelOverlap=False, symbolOpacity=1)
 
 
-def pointer(x: alt.X, y: alt.Y, colors: Mapping[str, str], said: str) -> Picture:
+def pointer(x: alt.X, y: alt.Y, colors: Mapping[str, str], hint: str) -> Picture:
     """A point that is seen, and answers, where it is the nearest to the pointer."""
     # who answers is the cell around the point, and its datum is the point
-    said = f"isDefined(datum.datum) ? {said.replace('datum.', 'datum.datum.')} : null"
+    hint = f"isDefined(datum.datum) ? {hint.replace('datum.', 'datum.datum.')} : null"
     near = alt.selection_point(name="near", nearest=True, on="pointerover", clear="pointerout", empty=False)
     return (
         layer()
-        .mark_point(filled=True, size=50, tooltip=alt.ExprRef(said), clip=True)
+        .mark_point(filled=True, size=50, tooltip=alt.ExprRef(hint), clip=True)
         .encode(
             x=x,
             y=y,

@@ -29,7 +29,7 @@ class Adversary:
     universe : the objects and the pools of interest; two adversaries on the same reports may differ in their pools.
     popularity : (universe,) believed popularity; only its shape within each pool matters (eq. phi_representation).
     belief : priors of relevant interest, polarization and preferred pool.
-    phrase : who that is, in plain words.
+    phrase : what it assumes of the popularity, for a summary.
     knows_memoization : where devices keep their answers, whether it groups reports by them or takes each by itself.
     redraws : the same adversary with further draws of an estimated popularity. Users play in groups, each against an
         estimate of its own, so that intervals hold for the draw of the estimate too.
@@ -91,7 +91,7 @@ class Adversary:
             universe=universe,
             popularity=uniform(universe),
             belief=belief or Behavior(),
-            phrase="who knows nothing about popularity",
+            phrase="popularity assumed uniform",
         )
 
 

@@ -22,10 +22,10 @@ def at_levels(word: str) -> dict[float, str]:
 
 
 def in_percent(level: float) -> str:
-    """A confidence that was asked for, with all its digits: 97.5 %."""
-    return f"{100 * level:g} %"
+    """A confidence that was asked for, with all its digits: 97.5%."""
+    return f"{100 * level:g}%"
 
 
-def sure(level: float) -> str:
-    """How a table heads the users of whom the adversary is sure with this confidence."""
-    return f"sure, {in_percent(level)}"
+def at_least(level: float) -> str:
+    """Return the column header of the users for whom the confidence reaches this level."""
+    return f"confidence ≥ {in_percent(level)}"

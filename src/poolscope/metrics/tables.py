@@ -32,21 +32,25 @@ HEADINGS = {
     "mechanism": "Mechanism",
     "epsilon": "ε",
     "users": "Users",
-    "auc_pn": "AUC",
+    "auc_pn": "AUC-PN",
     "precision": "Precision",
-    "precision_top1": "Top 1 %",
-    "precision_top5": "Top 5 %",
-    "precision_top10": "Top 10 %",
-    "precision_top20": "Top 20 %",
-    "success_bound": "At most",
-    "confident_90": "Sure at 90 %",
-    "exposed_90": "Exposed at 90 %",
-    "mse": "Mean squared error",
+    "precision_top1": "Top 1%",
+    "precision_top5": "Top 5%",
+    "precision_top10": "Top 10%",
+    "precision_top20": "Top 20%",
+    "success_bound": "Bound",
+    "confident_90": "Confidence ≥ 90%",
+    "exposed_90": "Exposed (≥ 90%)",
+    "mse": "MSE",
 }
-"""What a column is called where its field's name would not do."""
+"""Column headers, where the field's name is not enough."""
 
-AT_THRESHOLD = {"confident_at_threshold": "Sure", "exposed": "Exposed", "precision_at_threshold": "Right when sure"}
-"""The same for fields that are about the threshold that was asked for."""
+AT_THRESHOLD = {
+    "confident_at_threshold": "Confidence ≥ {}",
+    "exposed": "Exposed (≥ {})",
+    "precision_at_threshold": "Precision at ≥ {}",
+}
+"""Column headers of fields about the requested threshold."""
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -74,7 +78,7 @@ class Records(tuple[Kind, ...]):
     >>> print(records.to_latex(["adversary", "n", "auc_pn"], digits=2))
     \\begin{tabular}{lrr}
     \\toprule
-    Adversary & $n$ & AUC \\\\
+    Adversary & $n$ & AUC-PN \\\\
     \\midrule
     strong & 10 & 0.76 [0.68, 0.83] \\\\
     strong & 40 & 0.89 [0.84, 0.93] \\\\
@@ -150,7 +154,7 @@ class Records(tuple[Kind, ...]):
         threshold = self[0].threshold
         if threshold is None or name not in AT_THRESHOLD:
             return HEADINGS.get(name, name)
-        return f"{AT_THRESHOLD[name]} at {in_percent(threshold)}"
+        return AT_THRESHOLD[name].format(in_percent(threshold))
 
     def _cells(self, names: Sequence[str], digits: int, interval: str) -> list[list[str]]:
         return [[_cell(getattr(record, name), digits, interval) for name in names] for record in self]

@@ -31,7 +31,7 @@ from poolscope.core.executors import EngineLike, Local, as_engine
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import Parts, check_output, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
-from poolscope.metrics.text import chance_in_words, percent
+from poolscope.metrics.text import mcse_text, percent
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.build import as_asked
 from poolscope.scenario.scenario import Scenario
@@ -336,7 +336,7 @@ def _warn(violations: Sequence[str]) -> None:
 
 def chance_of(found: Inferred) -> str:
     """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
-    return chance_in_words(found.results, f"and of each user in the column `{CONFIDENCE_MCSE}`")
+    return mcse_text(found.results, f"The column `{CONFIDENCE_MCSE}` has that of each user.")
 
 
 def estimate_of(found: Inferred) -> str:

@@ -34,7 +34,7 @@ from poolscope.metrics.linkability import linkability
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
-from poolscope.metrics.text import users_in_words
+from poolscope.metrics.text import unit_of, users_in_words
 from poolscope.population.behavior import NONE
 from poolscope.scenario.build import as_asked, build_game
 from poolscope.scenario.scenario import Scenario
@@ -197,7 +197,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
     """The summary of a finished run; no more of the outcomes is held than memory allows."""
     descriptions = {a.name: a.phrase for a in game.adversaries}
     if game.non_private:
-        descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
+        descriptions[NON_PRIVATE] = "sees the objects themselves"
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
         found = list(records_of(outcomes, game, manifest, threshold))
@@ -208,6 +208,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         version=manifest.version,
         pools=list(game.universe.pool_names),
         horizon=game.horizon,
+        unit=unit_of(game.policy),
         reports_per_day=game.policy.reports_per_day,
         epsilon=epsilon_of(game),
         devices=[

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -78,6 +78,7 @@ class Summary(BaseModel, frozen=True):
     version: str
     pools: list[str] = Field(min_length=2)
     horizon: int = Field(ge=1)
+    unit: Literal["report", "event"] = "report"
     reports_per_day: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     epsilon: CumulativeEpsilon | None = None
     devices: list[str] = []
@@ -126,7 +127,7 @@ class Summary(BaseModel, frozen=True):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the title, the sentence, the records."""
-        title, words = escape(self.scenario.title), escape(summary_text(self.results, self.adversaries))
+        title, words = escape(self.scenario.title), escape(summary_text(self.results, self.adversaries, unit=self.unit))
         return f"<p><strong>{title}</strong></p><p>{words}</p>{self.results.to_html()}"
 
 
