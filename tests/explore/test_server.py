@@ -210,7 +210,7 @@ def test_ctrl_c_ends_it_with_a_line():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert done.stdout.startswith("http://127.0.0.1:")
-    assert done.stderr.strip() == "poolscope: the explorer has ended"
+    assert done.stderr.strip() == "poolscope: explorer stopped"
 
 
 def test_a_port_that_is_taken_is_told(address):

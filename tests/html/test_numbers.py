@@ -36,7 +36,7 @@ def test_a_number_is_written(form, value, text):
     [
         (Estimate(4.4, 3.1, inf), log_odds, "3.1–∞"),
         (Estimate(-1.0, -inf, 0.5), log_odds, "−∞ – 0.5"),
-        (Estimate(7, 0, inf), count, "0–∞"),
+        (Estimate(7, 3, inf), count, "≥ 3"),
         (Estimate(0.7, 0.65, 0.75), decimal, "0.650–0.750"),
         (Estimate(1, 1, 1), decimal, ""),
     ],

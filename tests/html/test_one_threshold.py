@@ -111,7 +111,7 @@ def test_the_terminal_shows_it(run, threshold, capsys):
 def test_tables_of_records_show_it(run, threshold):
     said = THRESHOLDS[threshold]
     assert f"Exposed (≥ {said})" in run[0].results.to_html()
-    assert f"Exposed (≥ {said})".replace("%", r"\%") in run[0].results.to_latex()
+    assert f"Exposed (≥ {said})".replace("%", r"\%").replace("≥", r"$\geq$") in run[0].results.to_latex()
     assert f"Confidence ≥ {said}" in run[0].results.to_html(["confident_at_threshold"])
     assert "90%" not in run[0].results.to_html()
 

@@ -47,7 +47,7 @@ def test_a_page_tells_what_the_table_says(folder):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--html", "a.html"), "--html: must have --out, the table that it tells of, got 'a.html'"),
+        (("--html", "a.html"), "--html: must have --out, the table that it describes, got 'a.html'"),
         (("--html", "a.html", "--user", "ann"), "--user: must stand alone"),
         (("--out", "a.csv", "--html", "a.txt"), "a.txt: an output must end in .html"),
     ],

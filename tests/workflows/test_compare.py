@@ -18,7 +18,7 @@ from poolscope.core.errors import InputError
 from poolscope.figures.compare import _places, pareto_front
 from poolscope.game.game import play
 from poolscope.html import compare as compare_page
-from poolscope.html.compare import at_equal_error, page_of, interval_note, summary_text, write_page
+from poolscope.html.compare import at_equal_error, interval_note, page_of, summary_text, write_page
 from poolscope.mechanisms import make
 from poolscope.metrics.bounds import success_bound
 from poolscope.metrics.records import summarize

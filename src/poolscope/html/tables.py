@@ -78,7 +78,8 @@ def interval(estimate: Estimate, form: Callable[[Any], str]) -> str:
     if low == high:
         return ""
     dash = " – " if "-" in low + high or ">" in high else "–"
-    return f"{low}{dash}{'∞' if high == '–' else high}".replace("-", "−")
+    # what is not reached has no upper end
+    return f"≥ {low}" if high == "–" else f"{low}{dash}{high}".replace("-", "−")
 
 
 def decimal(value: float, positions: int = 3) -> str:
@@ -134,7 +135,7 @@ def rounded(value: float | str | None) -> str:
     return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3g}"
 
 
-TOO_FEW_USERS = "fewer than 20 users"
+TOO_FEW_USERS = "count (fewer than 20)"
 
 
 class Card(NamedTuple):

@@ -75,7 +75,7 @@ def audit(
     if html:
         from poolscope.html.audit import write_page
 
-        progress.stage("Drawing the page")
+        progress.stage("Writing the report")
         write_page(Run.within(Path(out), summary))
     return summary
 
@@ -135,7 +135,7 @@ def compare(
     if html and out is not None:
         from poolscope.html.compare import write_page
 
-        progress.stage("Drawing the page")
+        progress.stage("Writing the report")
         write_page(comparison, Path(out))
     return comparison
 
@@ -213,6 +213,6 @@ def advise(
     if html and out is not None:
         from poolscope.html.advise import write_page
 
-        progress.stage("Drawing the page")
+        progress.stage("Writing the report")
         write_page(advice, Path(out))
     return advice

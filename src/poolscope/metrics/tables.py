@@ -1,4 +1,4 @@
-"""Records as a table: a data frame, LaTeX for a paper, HTML for a notebook."""
+"""Convert records to tables: text, a data frame, LaTeX for a paper, HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -60,19 +60,21 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     "ε": r"$\varepsilon$",
     "∞": r"$\infty$",
+    "≥": r"$\geq$",
     "−": "$-$",
     **{sign: f"\\{sign}" for sign in "&%$#_"},
 }
 
 
 class Records(tuple[Kind, ...]):
-    """The records of a run or a comparison: a tuple that can be shown and taken elsewhere.
-
-    In a notebook it shows itself as a table.
+    """The records of a run or a comparison: a tuple that prints as a table, and converts to other formats.
 
     Examples
     --------
     >>> records = ps.summarize(outcomes, game, seed=1)
+    >>> print(ps.metrics.Records(records[:1]))
+    Adversary   n               AUC-PN            Precision              Top 10%      Exposed (≥ 90%)
+    strong     10  0.760 (0.682–0.828)  0.625 (0.554–0.692)  0.900 (0.668–0.996)  0.035 (0.014–0.071)
     >>> records.to_polars().select("adversary", "n").rows()
     [('strong', 10), ('strong', 40), ('non-private', 10), ('non-private', 40)]
     >>> print(records.to_latex(["adversary", "n", "auc_pn"], digits=2))
@@ -134,6 +136,23 @@ class Records(tuple[Kind, ...]):
 
     def _repr_html_(self) -> str:
         return self.to_html()
+
+    def __str__(self) -> str:
+        """Return the records as an aligned text table, which `print` shows."""
+        if not self:
+            return "no records"
+        names = self._names(None)
+        rows = [[self._heading(name) for name in names], *self._cells(names, 3, " ({}–{})")]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        left = [name in ("adversary", "mechanism") for name in names]
+        lines = (
+            "  ".join(
+                cell.ljust(width) if text else cell.rjust(width)
+                for cell, width, text in zip(row, widths, left, strict=True)
+            )
+            for row in rows
+        )
+        return "\n".join(line.rstrip() for line in lines)
 
     def _names(self, columns: Sequence[str] | None) -> list[str]:
         if not self:

@@ -52,6 +52,6 @@ def reproduce(
         check_settings(folder, {"users": users, "seed": seed})
         done = run_experiments(wanted, folder, users, seed, recorded, as_engine(engine), progress)
     if html:
-        progress.stage("Drawing the page")
+        progress.stage("Writing the report")
         write_page(done, folder)
     return done
