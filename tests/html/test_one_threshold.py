@@ -14,7 +14,7 @@ from poolscope.cli.compare import print_comparison
 from poolscope.cli.files import print_attack
 from poolscope.explore import view
 from poolscope.explore.answers import Sample, Stoppable
-from poolscope.explore.people import people_of_run
+from poolscope.explore.people import users_of_run
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import page_of as comparison_page
 from poolscope.html.compare import pictures as comparison_pictures
@@ -157,7 +157,7 @@ def test_the_explorer_shows_it(run, threshold):
     assert view.compared(found)["cells"][3][1].startswith(f"≥ {said}: ")
     assert threshold in found.exposure["threshold"].to_list()
     assert found.strongest_attack.exposed_share == found.strongest_attack.exposed
-    people = people_of_run(run[1])
+    people = users_of_run(run[1])
     assert (people.exposed_at, people.rows.columns[-1]) == (threshold, "exposed")
     rows = outcomes_of(run[1]).filter(n=20).cast({"user": str, "adversary": str})
     same = people.rows.join(rows, on=["user", "adversary"], suffix="_known")

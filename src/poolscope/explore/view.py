@@ -11,7 +11,7 @@ import polars as pl
 from poolscope import figures
 from poolscope.core.files import plain
 from poolscope.explore.answers import CURATOR_REPORTS, Answer
-from poolscope.explore.one_user import Story
+from poolscope.explore.one_user import UserHistory
 from poolscope.figures.saving import specification
 from poolscope.html.tables import cards, decimal, interval, large_percent
 from poolscope.inference.levels import in_percent
@@ -112,11 +112,11 @@ COMPARED = (
     "RMSE",
     "ε per year",
 )
-"""The columns of the comparison."""
+"""Columns of the comparison."""
 
 
-def story(found: Story) -> dict[str, Any]:
-    """A user's story, for JSON, with the picture of how belief grows."""
+def story(found: UserHistory) -> dict[str, Any]:
+    """Return a user's history as JSON, with the figure of the posterior."""
     after = [found.prior, *(step.posterior for step in found.steps)]
     rows = [
         {"n": n, "line": pool, "posterior": belief}
@@ -127,7 +127,7 @@ def story(found: Story) -> dict[str, Any]:
 
 
 def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How sure adversaries were of a user, as a table and as a picture."""
+    """Return the confidence of adversaries about a user, as a table and a figure."""
     table = pl.DataFrame(
         [{"n": row["n"], "line": row["adversary"], "posterior": row["confidence"]} for row in rows],
         schema={"n": pl.Int64, "line": pl.String, "posterior": pl.Float64},

@@ -292,7 +292,7 @@ def _bounds(advice: Advice) -> Iterator[str]:
         f"At the cap, this adversary is correct for {correct}% of the users (95% CI {ends}; random: "
         f"{digits(found.baseline)}%). "
     )
-    if found.success_bound < 1:
+    if digits(found.success_bound) != "100":
         yield text + f"No adversary is correct for more than {digits(found.success_bound)}% of them."
     else:
         yield text + "For this number of reports, ε gives no bound below 100%."

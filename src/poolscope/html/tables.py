@@ -77,7 +77,7 @@ def interval(estimate: Estimate, form: Callable[[Any], str]) -> str:
     low, high = form(estimate.low), form(estimate.high)
     if low == high:
         return ""
-    dash = " – " if "-" in low + high or ">" in high else "–"
+    dash = " – " if "-" in low + high or high[0] in ">≥" else "–"
     # what is not reached has no upper end
     return f"≥ {low}" if high == "–" else f"{low}{dash}{high}".replace("-", "−")
 
