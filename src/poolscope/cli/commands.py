@@ -363,12 +363,11 @@ def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
 
 def main() -> None:
     """Run a command; print errors of the package in one line and exit with a code."""
-    from poolscope.cli import encoding
-    from poolscope.cli.exit import leave
+    from poolscope.cli.exit import leave, replace_unencodable
     from poolscope.core.errors import PoolscopeError, Stopped
     from poolscope.core.suppress_stderr import enable
 
-    encoding.enable()
+    replace_unencodable()
     warnings.showwarning = _in_one_line
     if "--debug" not in sys.argv:
         enable()
