@@ -1,4 +1,4 @@
-"""Figures of one user's posterior, report by report, and of the popularity of every object."""
+"""Draw one user's posterior by report, and the popularity of every object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from poolscope.population.universe import NEUTRAL
 
 @style.quickly
 def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = False) -> Picture:
-    """How the belief about one user grows: a line for each pool, or for each adversary's confidence.
+    """Return the posterior of one user by report: a line for each pool, or for each adversary's confidence.
 
     Who shows the chart may set its parameter ``upto``: what comes after so many reports is left out.
 
@@ -54,7 +54,7 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
 
 @style.quickly
 def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:
-    """Popularity of every object, grouped and colored by pool, on a logarithmic scale.
+    """Return the popularity of every object, grouped and colored by pool, on a logarithmic scale.
 
     Parameters
     ----------
