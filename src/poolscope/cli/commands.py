@@ -32,7 +32,10 @@ GARBAGE = 50_000
 @command("poolscope audit apple-emojis --users 2000 --epsilon 2 --observations 30,180")
 def audit(
     scenario: Scenario,
-    users: Annotated[int | None, typer.Option(help="Simulate this many users.  [default: the scenario's]")] = None,
+    users: Annotated[
+        int | None,
+        typer.Option(help="Simulate this many users.  [default: the scenario's, or about ten seconds' worth]"),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Set the seed of the simulation.")] = 0,
     engine: EngineOption = None,
     scheduler: Scheduler = None,

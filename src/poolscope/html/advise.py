@@ -175,10 +175,9 @@ def page_of(advice: Advice) -> str:
 def _lead(advice: Advice) -> str:
     """Return the first lines of the answer as one paragraph."""
     lines = answer(advice)
-    opening = f"Recommended: {lines['Recommended']}"
     if "Closest" in lines:
-        opening = f"No configuration {lines['No configuration']}. Closest: {lines['Closest']}"
-    return f"{opening}."
+        return f"No configuration {lines['No configuration']}. Closest: {lines['Closest']}."
+    return f"Recommended: {lines['Recommended']}."
 
 
 def _facts(advice: Advice) -> Iterator[str]:
