@@ -42,7 +42,7 @@ METHODS = {
     "linear": "Method: linear (unbiased counts of supporting reports).",
     "regression": "Method: regression (least squares on the expected reports of each object).",
     "ridge": "Method: ridge (splits evenly what reports cannot distinguish; no standard errors).",
-    "ibu": "Method: IBU (iterative Bayesian update, the maximum-likelihood popularity).",
+    "ibu": "Method: ibu (iterative Bayesian update, the maximum-likelihood popularity).",
 }
 
 

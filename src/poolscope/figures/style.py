@@ -131,7 +131,9 @@ def between(low: str = "datum.low", high: str = "datum.high") -> str:
 def tooltip(lines: Mapping[str, str], title: str | None = None) -> str:
     """Return a Vega expression of a tooltip: labels, each with an expression of the mark's own row."""
     entries = {**({"title": title} if title else {}), **lines}
-    return "{" + ", ".join(f"{json.dumps(label)}: {value}" for label, value in entries.items()) + "}"
+    return (
+        "{" + ", ".join(f"{json.dumps(label, ensure_ascii=False)}: {value}" for label, value in entries.items()) + "}"
+    )
 
 
 def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8, 1), **axis: Any) -> alt.Axis:
