@@ -85,8 +85,8 @@ def test_same_seed_same_outcomes_and_resume(scenario, tmp_path):
 def test_a_threshold_is_reported(scenario, tmp_path):
     scenario.write_text(SMALL + "threshold = 0.9\n")
     done = poolscope("audit", scenario, "--out", "run", cwd=tmp_path)
-    assert "sure, 90 %" in done.stdout
-    assert "right when sure" in done.stdout
+    assert "confidence ≥ 90%" in done.stdout
+    assert "at threshold" in done.stdout
     rows = json.loads((tmp_path / "run" / "summary.json").read_text())["results"]
     assert all(row["threshold"] == 0.9 and 0 <= row["confident_at_threshold"] <= 1 for row in rows)
     assert all((row["precision_at_threshold"] is None) == (row["confident_at_threshold"] == 0) for row in rows)

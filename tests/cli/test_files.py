@@ -64,8 +64,8 @@ def test_the_commands_say_what_they_did(tmp_path, monkeypatch, capsys):
         "50 users, 600 reports",
         "strong",
         "no guess",
-        "do not say whether they are right",
-        "first rows",
+        "without --ground-truth, correctness is unknown",
+        "First rows",
         "conditional on one estimate",
     ):
         assert words in shown.out

@@ -84,12 +84,12 @@ def test_a_reproduction_says_who_writes_its_page(tmp_path):
     (tmp_path / "plays").mkdir()
     with pytest.raises(InputError, match=r"not made of its folder alone; give its command again, with --out"):
         write_page(tmp_path)
-    with pytest.raises(InputError, match="has no figure's plays yet"):
+    with pytest.raises(InputError, match="has no finished run of a figure yet"):
         pictures_of(tmp_path)
 
 
 def test_another_folder_is_no_finished_one(tmp_path):
-    with pytest.raises(InputError, match="there is nothing finished in it; name a folder of audit, compare, advise or"):
+    with pytest.raises(InputError, match="contains no finished run; name a folder of audit, compare, advise or"):
         write_page(tmp_path)
     with pytest.raises(InputError, match="there is no such folder; name a folder of audit"):
         pictures_of(tmp_path / "nowhere")

@@ -4,19 +4,19 @@ import io
 
 import pytest
 
-from poolscope.cli.terminal import WIDEST, Grid, Terminal
+from poolscope.cli.terminal import UNLIMITED_WIDTH, Terminal, TextTable
 
 HEADS = ["adversary", "n", *(f"number {i}" for i in range(8))]
 
 
 def shown(width=None, name="strong", box=True):
-    grid = Grid(title="What was found", heads=HEADS, **{} if box else {"box": None})
+    table = TextTable(title="What was found", heads=HEADS, **{} if box else {"box": None})
     for n in (7, 180):
-        grid.add(name, str(n), *(f"{i}.{n:04d}" for i in range(8)))
-        grid.section()
+        table.add(name, str(n), *(f"{i}.{n:04d}" for i in range(8)))
+        table.section()
     out = io.StringIO()
     console = Terminal(file=out, **{} if width is None else {"width": width})
-    grid.print(console)
+    table.print(console)
     return out.getvalue()
 
 
@@ -47,13 +47,13 @@ def test_a_file_has_no_edge(monkeypatch):
     text = shown()
     assert text.count("adversary") == 1
     assert max(map(len, text.splitlines())) > 100
-    assert Terminal(file=io.StringIO()).width == WIDEST
+    assert Terminal(file=io.StringIO()).width == UNLIMITED_WIDTH
 
 
-def test_a_number_keeps_its_percent_sign():
+def test_sentences_wrap_between_words():
     for width in range(20, 40):
         out = io.StringIO()
-        Terminal(file=out, width=width).say("The adversary is right for 58 % of them, by chance for 17 %.")
+        Terminal(file=out, width=width).say("The adversary is correct for 58% of them (random: 17%).")
         lines = out.getvalue().splitlines()
-        assert " ".join(lines) == "The adversary is right for 58 % of them, by chance for 17 %."
-        assert all(len(line) <= width and not line.startswith("%") for line in lines)
+        assert " ".join(lines) == "The adversary is correct for 58% of them (random: 17%)."
+        assert all(len(line) <= width for line in lines)

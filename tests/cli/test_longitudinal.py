@@ -56,9 +56,9 @@ def test_played_checked_and_compared(folder, capsys):
     summary = json.loads((folder / "run" / "summary.json").read_text())
     kept = "pi-rappor" not in (folder / "small.toml").read_text()
     assert (summary["epsilon"]["answer"] is not None) == kept
-    # eleven checks at 95 % would raise a false alarm every other time
+    # eleven checks at 95% would raise a false alarm every other time
     assert command("check", "small.toml", "--samples", 20_000, "--confidence", 0.999) == 0
-    assert "PASS: no violation of ε" in capsys.readouterr().out
+    assert "PASS: no violation of ε = " in capsys.readouterr().out
 
 
 def test_kinds_that_keep_beside_one_that_does_not(tmp_path, monkeypatch):

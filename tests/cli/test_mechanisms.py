@@ -61,4 +61,4 @@ def test_played_checked_and_compared(folder, capsys):
         "compared",
     )
     assert command("compare", "play.toml", *options) == 0
-    assert "PASS: no violation of ε = 4 detected" in capsys.readouterr().out
+    assert "PASS: no violation of ε = 4 detected." in capsys.readouterr().out

@@ -44,7 +44,7 @@ def test_a_terminal_sees_every_stage_and_the_time_waited(tmp_path):
     (tmp_path / "small.toml").write_text(scenario_text(users=40))
     shown, code, seconds = on_a_terminal(["audit", "small.toml", "--out", "run"], tmp_path)
     assert code == 0, shown
-    seen = [shown.find(stage) for stage in ("Starting", "Preparing", "Playing 40 users", "Drawing the page")]
+    seen = [shown.find(stage) for stage in ("Starting", "Preparing", "Simulating 40 users", "Writing the report")]
     assert seen == sorted(seen)
     assert seen[0] >= 0
     said = float(re.search(r"seed 0, ([\d.]+) s\.", shown)[1])
@@ -91,7 +91,7 @@ def test_a_redirected_run_says_now_and_then_how_far_it_is(capfd, monkeypatch):
             work.tick(250.5)
 
     lines = logged(capfd, monkeypatch, steps)
-    assert lines[-1] == "poolscope: Playing 2,000 users, 38 %"
+    assert lines[-1] == "poolscope: Playing 2,000 users, 38%"
     time.sleep(0.1)
     assert capfd.readouterr().err == ""  # when it is done, it is silent
 

@@ -9,9 +9,9 @@ from cases.explorer import small
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
-from poolscope.explore.answers import CROWDS, Games, Outdated, Stoppable, answers
-from poolscope.explore.one_user import in_words, story_of
-from poolscope.explore.settings import Setting, Shelf, offered
+from poolscope.explore.answers import SAMPLE_SIZES, Games, Outdated, Stoppable, answers
+from poolscope.explore.one_user import in_words, user_history
+from poolscope.explore.settings import Scenarios, Setting, offered
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.universe import Universe
@@ -19,7 +19,7 @@ from poolscope.population.universe import Universe
 
 @pytest.fixture
 def shelf(tmp_path):
-    return Shelf(ps.load_scenario(small(tmp_path)))
+    return Scenarios(ps.load_scenario(small(tmp_path)))
 
 
 def test_an_estimate_is_made_once(shelf, monkeypatch):
@@ -57,7 +57,7 @@ def test_a_stopped_answer_does_not_go_on(shelf):
     scenario, n = shelf.played(Setting(scenario="small"))
     engine = Stoppable()
     found = answers(scenario, n, 0, Games(), engine)
-    assert next(found).users == CROWDS[0]
+    assert next(found).users == SAMPLE_SIZES[0]
     engine.stop.set()
     with pytest.raises(Outdated):
         list(found)
@@ -76,7 +76,7 @@ def test_intervals_shrink(shelf):
 def test_a_story_is_what_posterior_says_after_every_report(shelf, changes):
     scenario, n = shelf.played(Setting(scenario="small", changes=changes))
     game = scenario.game(2)
-    story = story_of(game, 11, 2, "weak", n)
+    story = user_history(game, 11, 2, "weak", n)
     keys = user_keys(2, np.array([11]))
     traces = draw_traces(game.universe, game.popularity, draw_users(game.universe, game.behavior, keys), n)
     sent = game.policy.sent(traces, keys)
@@ -96,9 +96,9 @@ def test_a_story_is_what_posterior_says_after_every_report(shelf, changes):
 
 def test_a_story_starts_anew_with_each_pseudonym(shelf):
     scenario, n = shelf.played(Setting(scenario="small", changes={"devices.rotate_after": 6}))
-    story = story_of(scenario.game(2), 11, 2, "weak", n)
+    story = user_history(scenario.game(2), 11, 2, "weak", n)
     assert [step.pseudonym for step in story.steps] == [1] * 6 + [2] * 6 + [3] * 6 + [4] * 2
-    first = story_of(shelf.scenario("small").game(2), 11, 2, "weak", 6)
+    first = user_history(shelf.scenario("small").game(2), 11, 2, "weak", 6)
     assert story.steps[5].posterior == pytest.approx(first.steps[5].posterior)
 
 
@@ -106,7 +106,7 @@ def test_the_story_of_nobody_is_refused(shelf):
     game = shelf.scenario("small").game(0)
     for user in (-1, 10**9):
         with pytest.raises(InputError, match="there is no such user"):
-            story_of(game, user, 0)
+            user_history(game, user, 0)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_memory_can_be_taken_away(tmp_path):
         .replace("[attack]", "knows_memoization = false\n[devices]\nmemoize = true\n[attack]")
     )
     path.write_text(text)
-    shelf = Shelf(ps.load_scenario(path))
+    shelf = Scenarios(ps.load_scenario(path))
     assert shelf.changed(Setting(scenario="kept")).devices.memoize
     without = shelf.changed(Setting(scenario="kept", changes={"devices.memoize": False}))
     assert not without.devices.memoize

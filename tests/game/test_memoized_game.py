@@ -20,7 +20,7 @@ from poolscope.inference.attack import posterior
 from poolscope.inference.memoized import attack
 from poolscope.mechanisms import CMS, Fresh, Memoized, Rappor, device_of, reports_of
 from poolscope.metrics.records import Record, summarize
-from poolscope.metrics.text import chance_in_words
+from poolscope.metrics.text import mcse_text
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
 
@@ -102,7 +102,7 @@ def test_the_summary_tells_the_error_of_chance():
         assert (record.confidence_mcse > 0) == (name == "strong")
         assert record.confidence_mcse_max >= record.confidence_mcse
         assert Record.from_json(record.as_json()) == record
-    assert "Posteriors of strong are sampled" in chance_in_words(list(records.values()))
+    assert "Posteriors of strong are sampled" in mcse_text(list(records.values()))
 
 
 def test_exposure_is_dated_by_observation_counts():
@@ -143,7 +143,7 @@ def test_a_scenario_can_have_memory():
     built = build_game(scenario, seed=1)
     assert isinstance(built.device, Memoized)
     assert [adversary.knows_memoization for adversary in built.adversaries] == [True, False]
-    assert "takes every report by itself" in built.adversaries[1].phrase
+    assert "memoization ignored" in built.adversaries[1].phrase
     fresh = parse(SCENARIO.replace("memoize = true\n", "").replace("knows_", "#"), name="x")
     assert isinstance(build_game(fresh, 1).device, Fresh)
 

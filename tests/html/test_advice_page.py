@@ -14,12 +14,12 @@ from poolscope.core.errors import InputError
 from poolscope.figures.advise import CAP, CHOSEN, ERROR, exposure_curve, fitting_map
 from poolscope.figures.saving import save
 from poolscope.html import advise as page
-from poolscope.html.advise import command_of, page_of, write_page
+from poolscope.html.advise import answer, command_of, page_of, write_page
 from poolscope.metrics import CumulativeEpsilon, Estimate
 from poolscope.metrics.intervals import share_of
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.advise.advise import advise
-from poolscope.workflows.advise.text import NO_BETTER, with_ends
+from poolscope.workflows.advise.text import NO_BETTER, asked
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +35,33 @@ def html(advice):
 
 def test_it_says_what_was_asked_and_what_is_recommended(advice, html):
     plain = re.sub(r"\s+", " ", html.replace("\u202f", " "))
-    assert "Which mechanism, epsilon and cap expose at most 20 % of the users by 4 reports" in plain
-    assert advice.sentence in plain
+    assert asked(advice.question, advice.scenario) in plain
+    assert list(answer(advice)) == ["Recommended", "Exposure", "Utility", "Limited by"]
+    for line in answer(advice).values():
+        assert line in plain, line
     for line in (*advice.assumptions, *advice.relaxations):
         assert line in plain, line
     for case in advice.sensitivity:
         assert case.variant.partition("(")[0] in plain
     assert advice.recommended.text.splitlines()[0].replace('"', "&#34;") in html
-    for head in ("What fits", "What the answer hangs on", "Mitigations", "What holds for every adversary"):
+    for head in (
+        "Recommendation",
+        "Feasible configurations",
+        "Sensitivity analysis",
+        "Mitigations",
+        "Assumptions",
+        "Limitations",
+    ):
         assert f"<h2>{head}</h2>" in html
     body = re.sub(r"<script.*?</script>", "", plain.partition("<body>")[2], flags=re.DOTALL)
     assert not re.search(r"\b(un)?safe\b", body)
+
+
+def test_a_question_without_an_answer_says_so_first(advice, capsys):
+    closest = replace(advice, recommendation=replace(advice.recommendation, meets_targets="no"))
+    assert '<p class="lead">No configuration meets both targets. Closest: ' in page_of(closest)
+    print_advice(closest, Path("advice.html"), 1.0)
+    assert re.match(r"No configuration +meets both targets\nClosest +oue, ε = ", capsys.readouterr().out)
 
 
 def test_it_needs_no_network(html):
@@ -93,7 +109,7 @@ def test_alternatives_and_the_reason_are_on_the_page_and_in_the_terminal(advice,
     for text in (plain, shown):
         assert advice.recommendation.reason in text
         assert (NO_BETTER in text) == (other == "oue")
-    listed = plain.partition("Alternatives ")[2].partition("The recommendation, verified")[0]
+    listed = plain.partition("Alternatives ")[2].partition("Verification with held-out users")[0]
     for one in advice.alternatives[1:]:
         assert (one.criterion in listed) == (f"{one.criterion} {one.mechanism}" in shown) == (other == "grr")
 
@@ -101,20 +117,20 @@ def test_alternatives_and_the_reason_are_on_the_page_and_in_the_terminal(advice,
 @pytest.mark.parametrize(
     ("exposed", "users", "meets", "value", "heading"),
     [
-        (0, 12, "undecided", "≤ 26 %", "Recommended, but undecided"),
-        (0, 2000, "yes", "≤ 0.18 %", "Recommended"),
-        (100, 1000, "yes", "10 %", "Recommended"),
-        (300, 1000, "no", "30 %", "Closest to what was asked for, which nothing meets"),
+        (0, 12, "undecided", "≤ 26%", "Recommended, but undecided"),
+        (0, 2000, "yes", "≤ 0.18%", "Recommended"),
+        (100, 1000, "yes", "10%", "Recommended"),
+        (300, 1000, "no", "30%", "No configuration meets the targets; closest"),
     ],
 )
 def test_the_large_share_is_what_users_can_show(advice, exposed, users, meets, value, heading):
-    """Of 12 users of whom nobody is exposed, 26 % may be: the page does not say 0.0 %."""
+    """Of 12 users of whom nobody is exposed, 26% may be: the page does not say 0.0%."""
     share = share_of(exposed, users)
     few = replace(advice.recommendation, meets_targets=meets, users=users, exposed=share, exposed_at_cap=share)
     html = page_of(replace(advice, recommendation=few)).replace("\u202f", " ")
     assert f'<dd class="value">{value}</dd>' in html
     assert f"<h2>{heading}" in html
-    assert ("asked: 20 %, undecided" in html) == (meets == "undecided")
+    assert ("target ≤ 20%, undecided" in html) == (meets == "undecided")
     assert (f">{exposed} of {users:,} users</dd>" in html) == (exposed == 0)
 
 
@@ -131,13 +147,13 @@ def test_exposure_by_preferred_pool(advice, html, capsys):
     print_advice(few, Path("advice.html"), 1.0)
     shown = capsys.readouterr().out
     assert re.search(rf"{one.pool} +19 +3 of 19 +–", shown), shown
-    assert re.search(rf"{other.pool} +200 +15\.0 % +10\.4-20\.7", shown), shown
+    assert re.search(rf"{other.pool} +200 +15\.0% +10\.4–20\.7%", shown), shown
 
 
 def test_one_mechanism_is_not_many(advice, html):
-    assert "2 mechanisms tried" in plain_text(html)
+    assert "2 mechanisms, ε" in plain_text(html)
     own = tuple(one for one in advice.findings if one.mechanism == advice.recommendation.mechanism)
-    assert "1 mechanism tried" in plain_text(page_of(replace(advice, findings=own)))
+    assert "1 mechanism, ε" in plain_text(page_of(replace(advice, findings=own)))
 
 
 def test_a_mechanism_that_the_error_refuses_has_a_row_and_no_picture(advice):
@@ -156,17 +172,15 @@ def test_without_an_error_nothing_bounds_epsilon_from_below(advice):
         recommendation=replace(advice.recommendation, shuffle_epsilon=None, shuffle_epsilon_total=None),
         findings=tuple(replace(f, epsilon_min=None, at_epsilon_min=None) for f in advice.findings),
     )
-    assert "nothing bounds epsilon from below" in page_of(open_ended)
+    assert "nothing bounds ε from below" in page_of(open_ended)
 
 
 def test_the_central_epsilon_of_shuffled_reports_is_there_for_a_round_and_for_all(advice):
-    assert "their central epsilon would be" not in page_of(
-        replaced(advice, shuffle_epsilon=None, shuffle_epsilon_total=None)
-    )
+    assert "central ε =" not in page_of(replaced(advice, shuffle_epsilon=None, shuffle_epsilon_total=None))
     facts = replaced(advice, shuffle_epsilon=0.125, shuffle_epsilon_total=0.75)
-    assert "would be 0.125 at delta 1e-06, and 0.75 over all reports of the cap." in plain(page_of(facts))
+    assert "central ε = 0.125 at δ = 1e-06, and 0.75 for all reports up to the cap." in plain(page_of(facts))
     kept = replaced(advice, shuffle_epsilon=0.125, shuffle_epsilon_total=None)
-    assert "would be 0.125 at delta 1e-06. Nothing" in plain(page_of(kept))
+    assert "central ε = 0.125 at δ = 1e-06. The other numbers" in plain(page_of(kept))
 
 
 def replaced(advice, **fields):
@@ -183,7 +197,7 @@ def test_the_longitudinal_epsilon_of_kept_answers_is_told(advice, capsys):
     facts = f"{kept.recommendation.mechanism}, epsilon 1 a report: 2 a kept answer, 24 in all"
     plain = re.sub(r"\s+", " ", page_of(kept).replace("\u202f", " "))
     assert facts in plain
-    assert "each of epsilon 2: up to the cap these add up to 24." in plain
+    assert "Each memoized response has ε = 2; up to the cap they compose to ε = 24." in plain
     print_advice(kept, Path("advice.html"), 1.0)
     assert facts in " ".join(capsys.readouterr().out.split())
 
@@ -202,7 +216,7 @@ def test_a_note_names_options_as_the_command_line_does(advice):
     assert "give --max-error and --max-users." in page_of(noted)
 
 
-@pytest.mark.parametrize(("count", "words"), [(1, "1 mechanism tried"), (2, "2 mechanisms tried")])
+@pytest.mark.parametrize(("count", "words"), [(1, "1 mechanism"), (2, "2 mechanisms")])
 def test_one_mechanism_is_singular(advice, count, words):
     assert f"<li>{words}, ε" in page_of(replace(advice, findings=advice.findings[:count]))
 
@@ -210,8 +224,8 @@ def test_one_mechanism_is_singular(advice, count, words):
 @pytest.mark.parametrize(
     ("share", "text"), [(0.0055, "0.55"), (0.046, "4.6"), (0.974, "97"), (0.9961, "99.6"), (1.0, "100")]
 )
-def test_the_card_and_the_sentence_round_alike(advice, share, text):
+def test_the_card_and_the_answer_round_alike(advice, share, text):
     exposed = Estimate(share, share, share)
     rounded = replace(advice, recommendation=replace(advice.recommendation, exposed=exposed))
-    assert f'<dd class="value">{text}\u202f%</dd>' in page_of(rounded)
-    assert with_ends(exposed).startswith(f"{text} %")
+    assert f'<dd class="value">{text}%</dd>' in page_of(rounded)
+    assert answer(rounded)["Exposure"].startswith(f"{text}% of users")

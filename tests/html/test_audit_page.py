@@ -21,9 +21,9 @@ from poolscope.workflows.audit.run_folder import read_run
 HOSTILE = "<script>alert('&$x$')</script>"
 
 ADVERSARIES = {
-    "weak": "an adversary who knows nothing",
-    "strong": "an adversary who knows what is popular",
-    "non-private": "an adversary who sees what was picked",
+    "weak": "popularity assumed uniform",
+    "strong": "popularity estimated from 500 reports",
+    "non-private": "sees the objects themselves",
 }
 
 
@@ -134,7 +134,7 @@ def test_page_has_every_picture_and_its_numbers(run):
         if record["adversary"] != "non-private":
             assert whole[record["adversary"], record["n"]] == pytest.approx(record["precision"], rel=1e-4)
         if record["n"] == 60:
-            assert last[record["adversary"], "sure at 90 %"] == pytest.approx(record["exposed_90"], rel=1e-4)
+            assert last[record["adversary"], "confidence ≥ 90%"] == pytest.approx(record["exposed_90"], rel=1e-4)
 
 
 def test_page_needs_no_network(run, page):
@@ -161,30 +161,30 @@ def test_ids_are_unique(page):
 
 
 def test_page_without_javascript_says_where_the_numbers_are(page):
-    assert page.words.count("The picture needs JavaScript; the numbers are in the tables.") == 5
+    assert page.words.count("This figure needs JavaScript; the tables contain its numbers.") == 5
 
 
 def test_page_says_what_was_found_and_how(run, page):
     results = json.loads((run / "summary.json").read_text())["results"]
-    assert "After 60 reports, an adversary who knows what is popular (strong)" in page.words
+    assert "After 60 reports, the strong adversary (popularity estimated from 500 reports)" in page.words
     assert "300 users" in page.words
     assert "poolscope audit apple-emojis --users 300 --seed 7" in page.words
     assert 'title = "Emojis"' in page.words
     assert "poolscope 1.2.3" in page.words
-    for term in ("Null rate", "Precision", "AUC", "Confidence", "Sure at n", "Exposed by n", *ADVERSARIES):
+    for term in ("Null rate", "Precision", "AUC-PN", "Confidence", "Confident at n", "Exposed by n", *ADVERSARIES):
         assert term in page.words
     for record in results:
         assert f"{record['auc_pn']:.3f}" in page.words
         assert f"{record['auc_pn_low']:.3f}–{record['auc_pn_high']:.3f}" in page.words
-    assert page.words.count("Who is most at risk?") == 2
+    assert page.words.count("Precision by user behavior,") == 2
 
 
 def test_a_threshold_has_columns_of_its_own(tmp_path, page):
     """Nobody is sure at 1: how often that would be right is not known."""
-    assert "top 1 % sure at" not in page.words
+    assert "top 1% confidence" not in page.words
     folder = make_run(tmp_path / "run", attack(50, observations=(2,)), threshold=1.0)
     words = Page(write_page(folder).read_text("utf-8")).words
-    assert "top 1 % sure at 100 % 50 % 90 % 95 % 100 % 50 % 90 % 95 % error" in words
+    assert "top 1% confidence ≥ 100% ≥ 50% ≥ 90% ≥ 95% ≥ 100% ≥ 50% ≥ 90% ≥ 95% ECE" in words
     assert re.search(r"– 0\.0–100\.0 \S+ \S+ \S+ \S+ \S+ \S+ 0\.0 0\.0–\d\.\d", words)
 
 
@@ -240,7 +240,7 @@ def test_one_user_makes_a_page(tmp_path):
     lonely = attack(1, observations=(2,))
     folder = make_run(tmp_path / "run", lonely, seconds=None, scenario={"title": "", "text": ""})
     words = Page(write_page(folder).read_text("utf-8")).words
-    assert "What the reports reveal" in words
+    assert words.startswith("Audit ")
     assert "1 user " in words
     assert "poolscope audit scenario.toml --users 1" in words
 

@@ -24,8 +24,8 @@ PERCENTAGE = re.compile(r"\d\s?%")
 def test_enough_users_have_percentages():
     shares = {"precision": (0.31, 0.2), "precision_top10": (0.9, 0.8), "exposed": (0.0051, 0.004)}
     found = list(cards(record(users=1000, exposed_at=0.95, **shares)))
-    assert [card.value for card in found] == ["31\u202f%", "90\u202f%", "0.5\u202f%"]
-    assert found[2].label == "of users are exposed by then, at 95\u202f% confidence"
+    assert [card.value for card in found] == ["31%", "90%", "0.5%"]
+    assert found[2].label == "of users exposed (confidence ≥ 95% at least once)"
     assert all(card.note.endswith("%") for card in found)
 
 
@@ -39,12 +39,12 @@ def test_enough_users_have_percentages():
     ],
 )
 def test_fewer_than_twenty_are_counted(users, counts):
-    """Of 194 users the surest tenth are 19."""
+    """Of 194 users, the most confident 10% are 19."""
     found = list(cards(record(users=users, precision=(0.5, 0.3), precision_top10=(1.0, 0.8))))
     assert tuple(" of " in card.value for card in found) == counts
     assert tuple(card.note == TOO_FEW_USERS for card in found) == counts
-    surest = round(users / 10)
-    assert found[1].value == (f"{surest} of {surest}" if counts[1] else "100\u202f%")
+    top = round(users / 10)
+    assert found[1].value == (f"{top} of {top}" if counts[1] else "100%")
 
 
 def test_an_explorer_with_eight_users_gives_counts():
@@ -54,8 +54,8 @@ def test_an_explorer_with_eight_users_gives_counts():
     for tile in found["tiles"][:3]:
         assert re.fullmatch(r"\d of (8|1)", tile["value"]), tile
         assert tile["note"] == TOO_FEW_USERS
-    assert re.search(r"right for \d of 8 users", found["words"])
-    said = found["words"].replace("guessing at random is right for 33\u202f%", "").replace("(33\u202f%)", "")
+    assert re.search(r"correct for \d of 8 users", found["words"])
+    said = found["words"].replace("random: 33%", "").replace("random (33%)", "")
     assert not PERCENTAGE.search(said)
     cells = view.compared(sample.answer())["cells"][1:4]
     assert all(re.fullmatch(r"\d of (8|1)", value) for value, _ in cells)
@@ -67,14 +67,14 @@ def test_a_report_of_eight_users_gives_counts(tmp_path):
     values = re.findall(r'<dd class="value">([^<]*)</dd>', html)
     assert all(re.fullmatch(r"\d of (8|1)", value) for value in values[:3])
     assert html.count(TOO_FEW_USERS) == 3
-    assert re.search(r'class="lead">[^<]*right for \d of 8 users', html)
+    assert re.search(r'class="lead">[^<]*correct for \d of 8 users', html)
 
 
 def test_a_comparison_of_eight_users_gives_counts():
     done = compare(parse(scenario_text(users=8), name="x"), ["grr"], [2.0, 4.0], estimate_from=100, threshold=0.6)
     words = summary_text(done)
-    assert re.search(r"is right for \d of 8 users under .* and for \d of 8 users under", words)
-    assert re.search(r"at least 60 % sure of \d of 8 users under", words)
+    assert re.search(r"is correct for \d of 8 users with .* and for \d of 8 users with", words)
+    assert re.search(r"at least 60% confident about \d of 8 users with", words)
 
 
 def test_an_attack_on_the_reports_of_one_user_gives_a_count(tmp_path):
@@ -82,4 +82,4 @@ def test_an_attack_on_the_reports_of_one_user_gives_a_count(tmp_path):
     scenario = parse(scenario_text('kind = "grr"\nepsilon = 6'), name="x")
     obfuscate(tmp_path / "traces.csv", scenario, tmp_path / "reports.csv", 1)
     words = attack_page.summary_text(attack(tmp_path / "reports.csv", scenario, observations=[40]))
-    assert "knows the preferred pool of 1 of 1 user with a confidence of at least 90 %." in words
+    assert "is at least 90% confident about 1 of 1 user." in words

@@ -14,7 +14,7 @@ from poolscope.cli.compare import print_comparison
 from poolscope.cli.files import print_attack
 from poolscope.explore import view
 from poolscope.explore.answers import Sample, Stoppable
-from poolscope.explore.people import people_of_run
+from poolscope.explore.people import users_of_run
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import page_of as comparison_page
 from poolscope.html.compare import pictures as comparison_pictures
@@ -25,10 +25,10 @@ from poolscope.workflows.audit.run_folder import read_run
 from poolscope.workflows.obfuscate import obfuscate
 
 #: One of the usual levels, and one that is none of them and has a digit behind the point.
-THRESHOLDS = {0.95: "95 %", 0.625: "62.5 %"}
+THRESHOLDS = {0.95: "95%", 0.625: "62.5%"}
 
 #: A sentence or head that names the usual confidence as the one that counts.
-USUAL = re.compile(r"(at|exposed|sure,?|of at least)[ \n]90 ?%( confidence)?(?! of| \d)")
+USUAL = re.compile(r"(confidence|exposed[,:]?|least)[ \n](≥ )?90%")
 
 
 class Text(HTMLParser):
@@ -73,18 +73,18 @@ def test_the_report_shows_it(run, threshold):
     html = (folder / "report.html").read_text("utf-8")
     words, said = Text(html).text, THRESHOLDS[threshold]
     record = ps.metrics.strongest_attack(summary.results)
-    assert f"users are exposed by then, at {said} confidence" in words
-    assert f"Reports until exposed at {said}" in words
-    assert f"is at least {said} sure of" in words
+    assert f"of users exposed (confidence ≥ {said} at least once)" in words
+    assert f"is exposed (confidence ≥ {said} at least once)" in words
+    assert f"is at least {said} confident about" in words
     assert not USUAL.search(words)
     # the card's number is of that confidence, as the outcomes have it
     rows = ps.metrics.select(outcomes_of(folder), record.adversary, record.n)
     assert record.exposed_share.value == (rows["exposed_at_threshold"] <= record.n).sum() / 60 == record.exposed.value
     assert record.exposed_share != record.exposed_90
-    levels = "50 % 90 % 95 %" if threshold == 0.95 else "50 % 62.5 % 90 % 95 %"
-    assert f"sure at {said} {levels} {levels} error" in words
-    assert set(re.findall(r"sure at [\d.]+ %", html)) >= {
-        f"sure at {level} %" for level in re.findall(r"[\d.]+", levels)
+    levels = "≥ 50% ≥ 90% ≥ 95%" if threshold == 0.95 else "≥ 50% ≥ 62.5% ≥ 90% ≥ 95%"
+    assert f"confidence ≥ {said} {levels} {levels} ECE" in words
+    assert set(re.findall(r"confidence ≥ [\d.]+%", html)) >= {
+        f"confidence ≥ {level}%" for level in re.findall(r"[\d.]+", levels)
     }
 
 
@@ -103,17 +103,17 @@ def test_the_curves_have_a_line_for_it(run, threshold):
 def test_the_terminal_shows_it(run, threshold, capsys):
     print_audit(run[0], run[1] / "report.html", 1.0)
     printed, said = " ".join(capsys.readouterr().out.split()), THRESHOLDS[threshold]
-    assert f"exposed, at {said} confidence" in printed
-    assert f"sure, {said}" in printed
+    assert f"is exposed (confidence ≥ {said} at least once, correct or not)" in printed
+    assert f"confidence ≥ {said}" in printed
     assert not USUAL.search(printed)
 
 
 def test_tables_of_records_show_it(run, threshold):
     said = THRESHOLDS[threshold]
-    assert f"Exposed at {said}" in run[0].results.to_html()
-    assert f"Exposed at {said}".replace("%", r"\%") in run[0].results.to_latex()
-    assert f"Sure at {said}" in run[0].results.to_html(["confident_at_threshold"])
-    assert "90 %" not in run[0].results.to_html()
+    assert f"Exposed (≥ {said})" in run[0].results.to_html()
+    assert f"Exposed (≥ {said})".replace("%", r"\%").replace("≥", r"$\geq$") in run[0].results.to_latex()
+    assert f"Confidence ≥ {said}" in run[0].results.to_html(["confident_at_threshold"])
+    assert "90%" not in run[0].results.to_html()
 
 
 def test_summaries_of_a_game_take_its_threshold(threshold):
@@ -132,10 +132,10 @@ def test_a_comparison_shows_it(tmp_path, threshold, capsys):
     printed = capsys.readouterr().out
     assert re.search(r"exposed\s", printed)
     assert said in printed
-    assert "90 %" not in printed
+    assert "90%" not in printed
     words = Text(comparison_page(done)).text
-    assert f"sure, {said} exposed, {said}" in words
-    assert f"Reports to expose are at {said} confidence" in words
+    assert f"confidence ≥ {said} exposed, ≥ {said}" in words
+    assert f"Exposed: confidence ≥ {said} at least once" in words
     assert not USUAL.search(words)
     record = json.loads((tmp_path / "out" / "comparison.json").read_text())["results"][-1]
     assert (record["threshold"], record["exposed_at"]) == (threshold, threshold)
@@ -143,21 +143,21 @@ def test_a_comparison_shows_it(tmp_path, threshold, capsys):
     shown_share = f"{100 * record['exposed']:.1f}"
     assert f">{shown_share}<" in comparison_page(done)
     chart = comparison_pictures(done)[0].chart
-    assert f"Exposed, {said}" in json.dumps(chart.to_dict(validate=False), ensure_ascii=False)
+    assert f"Exposed (≥ {said})" in json.dumps(chart.to_dict(validate=False), ensure_ascii=False)
     assert chart.datasets["rows"][-1]["exposed"] == pytest.approx(record["exposed"])
 
 
 def test_the_explorer_shows_it(run, threshold):
-    scenario, said = asking(threshold), THRESHOLDS[threshold].replace(" ", "\u202f")
+    scenario, said = asking(threshold), THRESHOLDS[threshold]
     sample = Sample(scenario.game(2), 20, 2, Stoppable())
     sample.grow(48)
     found = sample.answer()
     label = view.answer(found)["tiles"][2]["label"]
-    assert label == f"of users are exposed by then, at {said} confidence"
-    assert view.compared(found)["cells"][3][1].startswith(f"at {said}: ")
+    assert label == f"of users exposed (confidence ≥ {said} at least once)"
+    assert view.compared(found)["cells"][3][1].startswith(f"≥ {said}: ")
     assert threshold in found.exposure["threshold"].to_list()
     assert found.strongest_attack.exposed_share == found.strongest_attack.exposed
-    people = people_of_run(run[1])
+    people = users_of_run(run[1])
     assert (people.exposed_at, people.rows.columns[-1]) == (threshold, "exposed")
     rows = outcomes_of(run[1]).filter(n=20).cast({"user": str, "adversary": str})
     same = people.rows.join(rows, on=["user", "adversary"], suffix="_known")
@@ -171,6 +171,6 @@ def test_an_attack_on_a_file_shows_it(tmp_path, threshold, capsys):
     found = attack(tmp_path / "reports.csv", scenario, out=tmp_path / "found.csv")
     assert set(found.results[0].confident_at_threshold) == {0.5, 0.9, 0.95, threshold}
     page = attack_page.page_of(found, scenario, tmp_path / "reports.csv", tmp_path / "found.csv")
-    assert f"with a confidence of at least {THRESHOLDS[threshold]}." in Text(page).text
+    assert f"is at least {THRESHOLDS[threshold]} confident about" in Text(page).text
     print_attack(found, tmp_path / "found.csv")
-    assert f"sure, {THRESHOLDS[threshold]}" in capsys.readouterr().out
+    assert f"confidence ≥ {THRESHOLDS[threshold]}" in capsys.readouterr().out

@@ -29,7 +29,7 @@ def attack(folder, *more):
 def test_a_page_tells_what_the_table_says(folder):
     done = attack(folder, "--out", "found.parquet", "--html", "found.html", "--ground-truth", "truth.csv")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Page: found.html" in done.stdout
+    assert "Report: found.html" in done.stdout
     html, table = (folder / "found.html").read_text(), pl.read_parquet(folder / "found.parquet")
     last = table.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
     for row in last.iter_rows(named=True):
@@ -38,8 +38,8 @@ def test_a_page_tells_what_the_table_says(folder):
     surest = max(
         last.partition_by("adversary"), key=lambda rows: ((rows["confidence"] >= 0.9).sum(), rows["confidence"].mean())
     )
-    assert f"From these reports the {surest['adversary'][0]} adversary knows" in html
-    assert "Held against the truth" in html
+    assert f"After all reports, the {surest['adversary'][0]} adversary is at least 90% confident about" in html
+    assert "Evaluation against the ground truth" in html
     assert HOSTILE not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
 
@@ -47,7 +47,7 @@ def test_a_page_tells_what_the_table_says(folder):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--html", "a.html"), "--html: must have --out, the table that it tells of, got 'a.html'"),
+        (("--html", "a.html"), "--html: must have --out, the table that it describes, got 'a.html'"),
         (("--html", "a.html", "--user", "ann"), "--user: must stand alone"),
         (("--out", "a.csv", "--html", "a.txt"), "a.txt: an output must end in .html"),
     ],

@@ -16,7 +16,7 @@ def small():
 def test_an_audit_writes_its_page_and_says_so(small, tmp_path):
     facts = Told()
     summary = poolscope.audit(small, tmp_path / "run", users=20, progress=facts)
-    assert facts.stages == ["Preparing", "started", "Summarizing", "Drawing the page"]
+    assert facts.stages == ["Preparing", "started", "Summarizing", "Writing the report"]
     page = (tmp_path / "run" / "report.html").read_text()
     assert summary.scenario.title in page
     shown = summary._repr_html_()
@@ -27,7 +27,7 @@ def test_an_audit_writes_its_page_and_says_so(small, tmp_path):
 def test_a_comparison_has_a_page_where_it_has_a_folder(small, tmp_path):
     facts = Told()
     done = poolscope.compare(small, ["grr"], [1.0], users=20, estimate_from=100, out=tmp_path / "with", progress=facts)
-    assert facts.stages[-1] == "Drawing the page"
+    assert facts.stages[-1] == "Writing the report"
     assert (tmp_path / "with" / "comparison.html").stat().st_size > 0
     assert done._repr_html_() == done.results.to_html()
     poolscope.compare(small, ["grr"], [1.0], users=20, estimate_from=100)
@@ -48,4 +48,4 @@ def test_without_html_there_is_no_report(small, tmp_path):
     poolscope.advise(small, **asked, out=tmp_path / "advice", html=False)
     assert len(list(tmp_path.glob("*/*.json"))) >= 5
     assert list(tmp_path.rglob("*.html")) == []
-    assert "Drawing the page" not in facts.stages
+    assert "Writing the report" not in facts.stages

@@ -38,7 +38,7 @@ def test_latex_has_intervals_rules_and_escapes_names():
     assert lines == [
         r"\begin{tabular}{lrrr}",
         r"\toprule",
-        r"Adversary & $n$ & AUC & At most \\",
+        r"Adversary & $n$ & AUC-PN & Bound \\",
         r"\midrule",
         r"strong & 7 & 0.50 [0.25, 0.50] & 0.10 \\",
         r"a\_b \& <c> & 30 & 0.30 [0.29, 0.30] & $\infty$ \\",
@@ -68,3 +68,13 @@ def test_an_unknown_column_is_an_error_that_knows_better():
         TWO.to_latex(["aux"])
     with pytest.raises(InputError, match="at least one record"):
         Records([]).to_latex()
+
+
+def test_records_print_as_a_table():
+    records = Records([record("weak", 7), record("strong", 180, auc_pn=(0.9, 0.8))])
+    lines = str(records).splitlines()
+    assert len(lines) == 3
+    assert lines[0].split()[:3] == ["Adversary", "n", "AUC-PN"]
+    assert lines[2].split()[:4] == ["strong", "180", "0.900", "(0.800–0.900)"]
+    assert lines[1].index("(0.290") == lines[2].index("(0.800"), "columns are aligned"
+    assert str(Records([])) == "no records"

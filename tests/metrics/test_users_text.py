@@ -29,14 +29,14 @@ def game(**assumed):
         (Behavior(), "uniform interest and polarization"),
         (Behavior(interest=RARE), "Beta(1, 5) interest and uniform polarization"),
         (Behavior(interest=RARE, polarization=RARE), "Beta(1, 5) interest and polarization"),
-        (Behavior(polarization=STEPS), "uniform interest and polarization by a given density"),
+        (Behavior(polarization=STEPS), "uniform interest and polarization of a given density"),
         (Behavior(pools=(2, 2)), "uniform interest and polarization"),
-        (Behavior(pools=(3, 1)), "uniform interest and polarization, pools preferred by 25 to 75 %"),
+        (Behavior(pools=(3, 1)), "uniform interest and polarization, each pool preferred by 25 to 75%"),
     ],
 )
 def test_drawn_users_in_words(behavior, words):
-    assert users_in_words(game(behavior=behavior)) == f"users drawn with {words}"
+    assert users_in_words(game(behavior=behavior)) == f"synthetic users with {words}"
 
 
-def test_tastes_of_their_own():
-    assert users_in_words(game(sigma=0.01)).endswith("polarization, tastes of their own (sigma 0.01)")
+def test_individual_popularity():
+    assert users_in_words(game(sigma=0.01)).endswith("polarization, individual popularity (sigma 0.01)")

@@ -88,7 +88,7 @@ def test_the_table_and_the_terminal_have_no_errors(tmp_path, monkeypatch, capsys
     print_estimate(found, None)
     printed = capsys.readouterr().out
     assert "no standard errors" in printed
-    assert "twice their standard error" not in printed
+    assert "exceed two standard errors" not in printed
     sure = estimate(tmp_path / "reports.csv", scenario.replace({"mechanism.kind": "channel"}), method="ibu")
     assert sure.n_detected == 0
 

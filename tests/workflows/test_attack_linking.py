@@ -159,7 +159,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert command(*at, "--link-fdr", 0.001, *more) == 0
     shown = capsys.readouterr()
     assert "36 pseudonyms linked to 1" in " ".join(shown.out.split())
-    assert "expected false discovery rate at most 0.1 %" in " ".join(shown.out.split())
+    assert "expected false discovery rate at most 0.1%" in " ".join(shown.out.split())
     assert "reports are linked by the users" not in shown.err
     assert pl.read_csv("devices.csv").columns == ["pseudonym", "user", "log_e_value"]
     assert pl.read_csv("out.csv").columns[-2:] == ["confidence_mcse", "pseudonyms"]

@@ -238,14 +238,14 @@ def test_what_contradicts_is_in_the_record_the_page_and_the_exit_code(misread, c
     code, html = attacked(misread, "scenario.toml")
     shown = capsys.readouterr()
     assert code == 0
-    assert "Verdict: failed, 2 contradictions, see the warnings." in shown.out
+    assert "FAIL: 2 consistency checks failed, see the warnings." in shown.out
     assert shown.err.count("\n") == 2
     assert "adversary strong is not calibrated: expected calibration error 0." in shown.err
     banner = html[html.index('<div class="alert" role="alert">') : html.index("<header>")]
-    assert "Verdict: failed" in banner
+    assert "Consistency checks failed" in banner
     assert "do not follow the popularity of adversary strong" in banner
     assert "is not calibrated" in banner
-    assert "The users it is surest of" not in html
+    assert "Most confident guesses" not in html
     assert attacked(misread, "scenario.toml", "--strict")[0] == 1
     assert (misread / "out.csv").exists()
     with pytest.warns(UserWarning, match="do not follow"):
@@ -261,10 +261,10 @@ def test_a_file_that_fits_passes(misread, capsys):
     code, html = attacked(misread, "right.toml", "--strict")
     shown = capsys.readouterr()
     assert (code, shown.err) == (0, "")
-    assert "Verdict" not in shown.out
+    assert "FAIL" not in shown.out
     assert 'role="alert"' not in html
     assert "<code>passed</code>" in html
-    assert "The users it is surest of" in html
+    assert "Most confident guesses" in html
     out = misread / "found.parquet"
     options = {"out": out, "ground_truth": misread / "truth.parquet"}
     found = attack(misread / "reports.parquet", load_scenario(misread / "right.toml"), **options)

@@ -316,6 +316,6 @@ def test_the_command_says_kept_or_broken(scenario, monkeypatch):
 
 def test_the_table_has_what_was_found():
     found = dict(rows(check(tiny("grr"), samples=SAMPLES, seed=1)))
-    assert found["claimed epsilon"] == "1"
-    assert found["stated epsilon"] == "1 over all 4 reports"
-    assert "too few objects to judge" in found["q* stated, sampled"]
+    assert found["declared ε"] == "1"
+    assert found["ε of the stated likelihoods"] == "1 over all 4 possible reports"
+    assert "too few objects to decide" in found["q* declared, empirical"]

@@ -83,14 +83,14 @@ def test_a_sampler_that_does_not_fit_its_likelihood_is_caught(given):
     assert verdict.lower_bound.epsilon < 1, "what is sampled is private enough"
     assert not verdict.passed
     assert "samples do not match the stated likelihoods" in sentence(verdict)
-    assert dict(rows(verdict))["likelihood stated, sampled"].endswith("differs")
+    assert dict(rows(verdict))["likelihood declared, empirical"].endswith("differs")
 
 
 def test_a_sampler_that_fits_is_kept():
     verdict = check(Response(), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert verdict.passed, verdict.violations
     assert verdict.fit.low <= verdict.fit.stated <= verdict.fit.high
-    assert not dict(rows(verdict))["likelihood stated, sampled"].endswith("differs")
+    assert not dict(rows(verdict))["likelihood declared, empirical"].endswith("differs")
 
 
 @pytest.mark.parametrize("name", list(KINDS))

@@ -54,7 +54,7 @@ def test_objects_have_the_names_of_the_scenario(scenario):
     everything = " ".join([*found, *found.values(), sentence(verdict)])
     assert "object " not in everything
     assert one in found["most telling event"]
-    assert f"reports are of {verdict.name(verdict.fit.object)}" in found["likelihood stated, sampled"]
+    assert f"reports of object {verdict.name(verdict.fit.object)}" in found["likelihood declared, empirical"]
 
 
 def test_a_value_that_is_an_object_has_its_name():

@@ -106,7 +106,7 @@ def test_noise_vectors_that_come_again_are_caught(mechanism, rule):
     assert verdict.guessed.epsilon > 1
     assert verdict.guessed.rule.startswith(rule)
     assert f"ε ≥ {verdict.guessed.epsilon:.3g} (99.9% confidence) by guesses exceeds" in sentence(verdict)
-    assert f"among {verdict.guessed.objects:,}" in dict(rows(verdict))["guessed epsilon (99.9 %)"]
+    assert f"among {verdict.guessed.objects:,}" in dict(rows(verdict))["lower bound by guessing"]
 
 
 @pytest.mark.parametrize(("of", "rate", "samples"), [(HasLikelihood, 1000, 20_000), (Silent, 5000, 100_000)])
@@ -177,7 +177,7 @@ def test_a_report_that_sends_the_object_is_caught(plain):
     assert verdict.lower_bound.epsilon <= 1, "`obfuscate` is right"
     assert verdict.played.lower_bound.epsilon > 3
     assert all(reason.startswith("`report`, which games use: ") for reason in verdict.violations)
-    assert f"at least {verdict.played.lower_bound.epsilon:.4g}" in dict(rows(verdict))["  sampled epsilon (99.9 %)"]
+    assert f"ε ≥ {verdict.played.lower_bound.epsilon:.4g}" in dict(rows(verdict))["  empirical lower bound"]
 
 
 @pytest.mark.parametrize("bits", [8, 16, 40])

@@ -18,7 +18,7 @@ from poolscope.core.errors import InputError
 from poolscope.figures.compare import _places, pareto_front
 from poolscope.game.game import play
 from poolscope.html import compare as compare_page
-from poolscope.html.compare import at_equal_error, page_of, reservation, summary_text, write_page
+from poolscope.html.compare import at_equal_error, interval_note, page_of, summary_text, write_page
 from poolscope.mechanisms import make
 from poolscope.metrics.bounds import success_bound
 from poolscope.metrics.records import summarize
@@ -207,10 +207,10 @@ def test_the_sentence_speaks_of_the_strongest_adversary(done):
     worst = max(done.results, key=lambda record: record.auc_pn.value).adversary
     errors = [replace(record, mse=1 / record.epsilon) for record in done.results]
     said = summary_text(replace(done, results=tuple(errors)))
-    assert said.startswith(f"After 10 reports, the {worst} adversary is right for ")
-    assert "a random guess is right for 33 %. Where the frequencies have the same error (RMSE " in said
+    assert said.startswith(f"After 10 reports, the {worst} adversary is correct for ")
+    assert "(random: 33%). At equal RMSE (" in said
     apart = [replace(record, mse=None) for record in done.results]
-    assert summary_text(replace(done, results=tuple(apart))).endswith("a random guess is right for 33 %.")
+    assert summary_text(replace(done, results=tuple(apart))).endswith("(random: 33%).")
 
 
 def test_the_figure_has_a_line_for_each_mechanism(done):
@@ -283,12 +283,13 @@ def test_what_the_intervals_hold_of_estimates_is_said(done):
         entries += f"[attack]\nobservations = [5]\n{estimates}"
         return replace(done, scenario=parse(SMALL.split("[[adversary]]")[0] + entries, name="x"))
 
-    said = "20 estimates were drawn"
-    assert reservation(asked()) == ""
-    assert f"the popularity that a estimates: {said}" in reservation(asked("a"))
-    assert f"that a, b and c estimate: {said}" in reservation(asked("a", "b", "c"))
+    said = "(20 estimates)"
+    assert interval_note(asked()) == ""
+    assert f"the popularity estimate of a {said}" in interval_note(asked("a"))
+    assert f"estimate of a, b and c {said}" in interval_note(asked("a", "b", "c"))
     assert page_of(asked("a")).count(said) == 2
-    assert reservation(asked("a", estimates="estimates = 1")).endswith("that a estimates once for each choice.")
+    one = interval_note(asked("a", estimates="estimates = 1"))
+    assert one == "Intervals are conditional on one popularity estimate of a for each configuration."
 
 
 def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):
@@ -297,7 +298,7 @@ def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):
     ]
     results = tuple(mark_pareto_optimal([*done.results[:-2], *lacking]))
     html = page_of(replace(done, results=results))
-    assert html.partition("What the curator learns")[2].count("<td>–</td>") == 6
+    assert html.partition("<h2>Utility</h2>")[2].count("<td>–</td>") == 6
 
 
 # The command
@@ -309,8 +310,8 @@ def test_the_command(tmp_path):
     ran = poolscope(*asked, "--epsilon", "1,4", "--out", "out", cwd=tmp_path, COLUMNS="80")
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
-    assert "epsilon 1, 4 a report\nusers drawn with uniform interest" in ran.stdout
-    for head in ("mechanism", "exposed", "10 % half", "security", "closed form", "RMSE"):
+    assert "epsilon 1, 4 a report\nsynthetic users with uniform interest" in ran.stdout
+    for head in ("mechanism", "exposed", "n to 1%", "security", "analytical", "RMSE", "* Pareto-optimal"):
         assert head in ran.stdout
     assert all(len(row) <= 80 for row in ran.stdout.splitlines()[:-1])
     assert load_scenario(tmp_path / "small.toml").title in (tmp_path / "out" / "comparison.html").read_text()
@@ -321,7 +322,7 @@ def test_the_counts_and_the_threshold_that_are_asked_for(scenario):
     found = compare(scenario, ["grr"], [4], users=20, estimate_from=100, observations=[2, 5], threshold=0.6)
     assert (found.n, found.scenario.asked) == (5, {"observations": [2, 5], "threshold": 0.6})
     assert all((r.threshold, r.exposed_at) == (0.6, 0.6) for r in found.results)
-    assert "It is at least 60 % sure of" in summary_text(found)
+    assert "It is at least 60% confident about" in summary_text(found)
     assert "--observations 2,5 --threshold 0.6" in page_of(found)
 
 

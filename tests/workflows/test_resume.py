@@ -92,7 +92,7 @@ def test_ctrl_c_says_how_to_go_on(scenario, undisturbed, tmp_path):
     assert process.returncode == 130
     how = f"poolscope audit {scenario} --seed 5 --out 'a run' --resume"
     kept = sum(len(pl.read_parquet(out / "outcomes" / part)["user"].unique()) for part in read_manifest(out).parts)
-    assert said == f"poolscope: stopped; {kept} of {read_manifest(out).users} users are kept, go on with: {how}\n"
+    assert said == f"poolscope: stopped; {kept} of {read_manifest(out).users} users are saved, resume with: {how}\n"
     assert 1 <= len(read_manifest(out).parts) < len(undisturbed)
     again = start("audit", scenario, "--seed", "5", "--out", "a run", "--resume", cwd=tmp_path)
     assert again.communicate()[1] == ""
@@ -139,8 +139,8 @@ def test_a_stopped_reproduction_goes_on(tmp_path, monkeypatch, capsys):
     assert command("reproduce", "--users", 10, "--out", out) == 130
     said = capsys.readouterr().err
     assert said == (
-        "poolscope: stopped; 0 finished plays are kept, and of the next what is finished, "
-        f"go on with: poolscope reproduce --users 10 --out {out}\n"
+        "poolscope: stopped; 0 finished runs are saved, and the finished part of the next, "
+        f"resume with: poolscope reproduce --users 10 --out {out}\n"
     )
 
 

@@ -1,1 +1,1 @@
-"""One command a verb: parse, call, print; nothing computes."""
+"""Command line: parse options, call one library function, print."""

@@ -1,12 +1,13 @@
-"""What a person sees of an advice in a terminal."""
+"""Print an advice."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from poolscope.cli.exit import as_options
-from poolscope.cli.terminal import Grid, Terminal
+from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS
+from poolscope.core.errors import as_options
+from poolscope.html.advise import answer, cap_text, decimal_percent, fact
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.text import number
 from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation
@@ -15,14 +16,22 @@ from poolscope.workflows.advise.text import NO_BETTER, asked, best_in_all, event
 from poolscope.workflows.advise.text import number as digits
 from poolscope.workflows.advise.variants import MATCHED
 
-#: Pools that a terminal shows at most.
-POOLS = 12
+#: Largest number of pools in a table.
+MAX_POOLS = 12
+
+CI = "95% CI"
 
 
-def print_advice(advice: Advice, page: Path, seconds: float) -> None:
-    """The question, what each mechanism can do, what the answer hangs on, measures, and the recommendation in words."""
+def print_advice(advice: Advice, report: Path, seconds: float) -> None:
+    """Print the recommendation in four lines, then what each mechanism can do, the sensitivity, and the notes."""
     console = Terminal()
-    console.say(asked(advice.question, advice.scenario))
+    lines = answer(advice)
+    width = max(map(len, lines))
+    for name, line in lines.items():
+        console.say_item(name, line, width)
+    for line in advice.relaxations:
+        console.say(line)
+    console.say(f"Question: {asked(advice.question, advice.scenario)}")
     console.say(" ".join(advice.assumptions[:2]))
     _findings(advice).print(console)
     _sensitivity(advice).print(console)
@@ -32,25 +41,24 @@ def print_advice(advice: Advice, page: Path, seconds: float) -> None:
     best = best_in_all(advice.alternatives)
     if not best:
         _alternatives(advice).print(console)
-    console.say(advice.sentence)
     console.say(advice.recommendation.reason)
+    console.say(f"{spent_in_words(advice.recommendation, advice.recommended)}.")
     if best and len(advice.findings) > 1:
         console.say(NO_BETTER)
-    console.say(f"{spent_in_words(advice.recommendation, advice.recommended)}.")
-    for line in (*advice.relaxations, *(as_options(note) for note in advice.notes)):
-        console.say(line)
-    recommended = page.parent / "recommended.toml"
-    console.note(f"Seed {advice.seed}, {seconds:.1f} s. Play it: poolscope audit {recommended}. Page: {page}")
+    for note in advice.notes:
+        console.say(as_options(note))
+    recommended = report.parent / "recommended.toml"
+    console.note(f"Seed {advice.seed}, {seconds:.1f} s. Audit it: poolscope audit {recommended}. Report: {report}")
 
 
-def _findings(advice: Advice) -> Grid:
-    title = f"by {advice.question.horizon:,} {events(advice.scenario)}"
-    heads = ("mechanism", "eps from", "to", "exposed", "95 %", "cap", "feasible", "limiting_constraint")
-    grid = Grid(title=title, heads=heads, keys=1, left=("limiting_constraint",), box=None)
+def _findings(advice: Advice) -> TextTable:
+    title = f"Mechanisms, horizon {advice.question.horizon:,} {events(advice.scenario)}"
+    heads = ("mechanism", "ε min\n(utility)", "ε max\n(exposure)", "exposed\nat ε min", CI, "max cap", "feasible")
+    table = TextTable(title=title, heads=(*heads, "limited by"), keys=1, left=("limited by",), box=None)
     for finding in advice.findings:
-        grid.add(*_finding(finding, advice))
-    grid.section()
-    return grid
+        table.add(*_finding(finding, advice))
+    table.section()
+    return table
 
 
 def _finding(finding: Finding, advice: Advice) -> tuple[str, ...]:
@@ -60,64 +68,58 @@ def _finding(finding: Finding, advice: Advice) -> tuple[str, ...]:
         "–" if finding.epsilon_min is None else digits(finding.epsilon_min),
         "–" if largest is None else digits(largest.value),
         *(("–", "–") if at is None else _shares(at)),
-        "–" if at is None else _cap(at.cap.value, advice.horizon),
+        "–" if at is None else cap_text(at.cap.value, advice.horizon),
         finding.feasible,
         finding.limiting_constraint,
     )
 
 
-def _sensitivity(advice: Advice) -> Grid:
-    title = f"{advice.recommendation.mechanism} at epsilon {number(advice.recommendation.epsilon)}, what it hangs on"
-    grid = Grid(title=title, heads=("variant", "exposed", "95 %", "cap"), keys=1, box=None)
+def _sensitivity(advice: Advice) -> TextTable:
+    found = advice.recommendation
+    title = f"Sensitivity analysis: {found.mechanism} at ε = {number(found.epsilon)}"
+    table = TextTable(title=title, heads=("variant", "exposed", CI, "max cap"), keys=1, box=None)
     for case in advice.sensitivity:
         name = case.variant if case.about == "all" else f"{case.about}: {case.variant}"
         name += ", prior matched" * (case.about == "users" and case.prior == MATCHED)
-        grid.add(name, *_shares(case), _cap(case.cap.value, advice.horizon))
-    grid.section()
-    return grid
+        table.add(name, *_shares(case), cap_text(case.cap.value, advice.horizon))
+    table.section()
+    return table
 
 
-def _by_pool(advice: Advice) -> Grid:
-    """The verified users by preferred pool; of many pools, those whose users are exposed most."""
-    found = advice.recommendation
-    rows = sorted(found.by_pool, key=lambda one: -one.exposed.value) if len(found.by_pool) > POOLS else found.by_pool
-    title = f"verified users by {found.cap:,} {events(advice.scenario)}" + f", the {POOLS} most exposed pools" * (
-        len(found.by_pool) > POOLS
-    )
-    grid = Grid(title=title, heads=("preferred pool", "users", "exposed", "95 %"), keys=1, box=None)
-    for one in rows[:POOLS]:
-        shown = _shares(one) if one.users >= MIN_USERS else (share_or_count(one.exposed, one.users), "–")
-        grid.add(one.pool, f"{one.users:,}", *shown)
-    grid.section()
-    return grid
+def _by_pool(advice: Advice) -> TextTable:
+    """Return the held-out users by preferred pool; of many pools, those with the most exposed users."""
+    found, unit = advice.recommendation, events(advice.scenario)
+    some = len(found.by_pool) > MAX_POOLS
+    rows = sorted(found.by_pool, key=lambda one: -one.exposed.value) if some else found.by_pool
+    title = f"Held-out users by preferred pool, n = {found.cap:,} {unit}" + f", {MAX_POOLS} most exposed pools" * some
+    table = TextTable(title=title, heads=("preferred pool", "users", "exposed", CI), keys=1, box=None)
+    for one in rows[:MAX_POOLS]:
+        shares = _shares(one) if one.users >= MIN_USERS else (share_or_count(one.exposed, one.users), "–")
+        table.add(one.pool, f"{one.users:,}", *shares)
+    table.section()
+    return table
 
 
-def _alternatives(advice: Advice) -> Grid:
-    heads = ("alternatives", "mechanism", "eps", "total", "exposed", "95 %", "cap", "error", "feasible")
-    title = f"by {advice.question.horizon:,} {events(advice.scenario)}, without a cap"
-    grid = Grid(title=title, heads=heads, keys=1, left=("mechanism",), box=None)
+def _alternatives(advice: Advice) -> TextTable:
+    heads = ("best in", "mechanism", "ε", "total ε", "exposed", CI, "max cap", "RMSE", "feasible")
+    title = f"Alternatives, horizon {advice.question.horizon:,} {events(advice.scenario)}, no cap"
+    table = TextTable(title=title, heads=heads, keys=1, left=("mechanism",), box=None)
     for one in advice.alternatives:
-        error = "–" if one.rmse is None else digits(one.rmse)
-        cap = _cap(one.cap.value, advice.horizon)
-        epsilons = digits(one.epsilon), total(one.total_epsilon)
-        grid.add(one.criterion, one.mechanism, *epsilons, *_shares(one), cap, error, one.meets_targets)
-    grid.section()
-    return grid
+        cap, epsilons = cap_text(one.cap.value, advice.horizon), (digits(one.epsilon), total(one.total_epsilon))
+        table.add(one.criterion, one.mechanism, *epsilons, *_shares(one), cap, fact(one.rmse), one.meets_targets)
+    table.section()
+    return table
 
 
-def _mitigations(mitigations: tuple[Mitigation, ...]) -> Grid:
-    heads = ("mitigation", "eps", "devices", "exposed", "95 %")
-    grid = Grid(title="for the same error of the frequencies", heads=heads, keys=1, box=None)
+def _mitigations(mitigations: tuple[Mitigation, ...]) -> TextTable:
+    heads = ("mitigation", "ε", "devices", "exposed", CI)
+    table = TextTable(title="Mitigations at equal RMSE", heads=heads, keys=1, box=None)
     for entry in mitigations:
-        grid.add(entry.mitigation, digits(entry.epsilon), f"× {digits(entry.devices)}", *_shares(entry))
-    grid.section()
-    return grid
+        table.add(entry.mitigation, digits(entry.epsilon), f"× {digits(entry.devices)}", *_shares(entry))
+    table.section()
+    return table
 
 
 def _shares(entry: Alternative | Case | Mitigation | PoolRecord | Trial) -> tuple[str, str]:
     share = entry.exposed
-    return f"{100 * share.value:.1f} %", f"{100 * share.low:.1f}-{100 * share.high:.1f}"
-
-
-def _cap(value: float, horizon: int) -> str:
-    return f"≥ {horizon:,}" if value >= horizon else f"{value:,.0f}"
+    return decimal_percent(share.value), f"{100 * share.low:.1f}–{100 * share.high:.1f}%"

@@ -1,4 +1,4 @@
-"""The command line as a whole: the list of commands, their common options, and options that are lists."""
+"""Define the command line: the list of commands, shared options, and options that are lists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from poolscope.core.errors import InputError
 
-#: The commands as a newcomer meets them: a game, what to choose, real data, the paper.
+#: Order in the help: simulate, choose, analyze data, reproduce.
 ORDER = (
     *("scenarios", "audit", "render", "figures", "rerun", "schema", "explore"),
     *("compare", "advise", "check"),
@@ -22,7 +22,7 @@ ORDER = (
 
 
 class Commands(TyperGroup):
-    """The list of commands, in their order."""
+    """The list of commands, in a fixed order."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=ORDER.index)
@@ -33,7 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="What repeated reports under local differential privacy reveal about their sender.",
+    help="Measure what repeated reports under local differential privacy reveal about their sender.",
 )
 
 #: Set by --debug.
@@ -43,14 +43,14 @@ Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 class Command(TyperCommand):
-    """A command whose line in the list of commands is not cut."""
+    """A command whose summary is never truncated in the list of commands."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
         return (self.help or "").partition("\n\n")[0]
 
 
 def command(example: str) -> Callable[[Called], Called]:
-    """Register a function as a command; its help ends with the example."""
+    """Register a function as a command whose help ends with an example."""
     return app.command(cls=Command, epilog=f"\b\nExample:\n  {example}")
 
 
@@ -65,38 +65,40 @@ def _version(show: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the whole story of an error, and what libraries say of it.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and the messages of libraries.")] = False,
 ) -> None:
     if debug:
-        # for this process and its workers
+        # for this process and its worker processes
         os.environ[DEBUG] = "1"
 
 
-#: When the user began to wait.
+#: Start of the process, for the elapsed time.
 STARTED = time.perf_counter()
 
 EngineOption = Annotated[
-    str | None, typer.Option(metavar="local|dask", help="Where to run: threads, or Dask's processes. Default local.")
+    str | None, typer.Option(metavar="local|dask", help="Run in threads (local) or Dask processes.  [default: local]")
 ]
 Scheduler = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, instead of processes here.")
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Use a running Dask scheduler at this address, as tcp://host:8786."),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files; files that are read never are.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace existing output files; input files are never replaced.")
+]
 Raw = Annotated[
-    bool, typer.Option("--raw", help="Leave texts of CSV as they are that a spreadsheet would run; default escaped.")
+    bool, typer.Option("--raw", help="Write CSV texts unescaped, even those a spreadsheet would run as formulas.")
 ]
 Observations = Annotated[
-    str | None, typer.Option(metavar="N,...", help="After how many reports, as 7,30, instead of the scenario's.")
+    str | None,
+    typer.Option(metavar="N,...", help="Guess after these numbers of reports, as 7,30.  [default: the scenario's]"),
 ]
 Threshold = Annotated[
-    float | None, typer.Option(metavar="SHARE", help="Confidence to be sure, as 0.8, instead of the scenario's.")
+    float | None, typer.Option(metavar="SHARE", help="Set the confidence threshold, 0 to 1.  [default: the scenario's]")
 ]
 
-#: The names of mechanisms.MECHANISMS, which takes too long to import for a help.
+#: Names of mechanisms.MECHANISMS; importing them would slow down --help.
 MECHANISMS = (
     "blh, channel, cms, cms-no-hash, dbitflip, empirical, grr, hcms, hr, identity, l-grr, l-osue, l-oue, l-soue, "
     "l-sue, loloha, olh, oue, pi-rappor, rappor, she, spotme, ss, sue, the"
@@ -104,19 +106,19 @@ MECHANISMS = (
 
 
 def _names(incomplete: str) -> list[str]:
-    """What completes the name of a built-in scenario."""
+    """Return the built-in scenarios that complete a name."""
     from poolscope.scenario.scenario import builtin_names
 
     return [name for name in builtin_names() if name.startswith(incomplete)]
 
 
-_SCENARIO = {"help": "A built-in name (poolscope scenarios lists them) or a TOML file.", "autocompletion": _names}
+_SCENARIO = {"help": "Built-in scenario (list: poolscope scenarios) or TOML file.", "autocompletion": _names}
 Scenario = Annotated[str, typer.Argument(metavar="SCENARIO", **_SCENARIO)]
 ScenarioOption = Annotated[str, typer.Option("--scenario", metavar="SCENARIO", **_SCENARIO)]
 
 
 def waited() -> float:
-    """Seconds since the command was given, all but the interpreter's own start."""
+    """Return the seconds since the start of the process."""
     return time.perf_counter() - STARTED
 
 
@@ -124,17 +126,17 @@ Value = TypeVar("Value")
 
 
 def words(text: str) -> list[str]:
-    """The parts of a list."""
+    """Return the items of a comma-separated list."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def numbers(text: str, option: str) -> list[float]:
-    """The numbers of a list."""
+    """Return the numbers of a comma-separated list."""
     return _each(text, option, float, "numbers")
 
 
 def counts(text: str, option: str) -> list[int]:
-    """The whole numbers of a list."""
+    """Return the integers of a comma-separated list."""
     return _each(text, option, int, "whole numbers")
 
 
@@ -142,4 +144,4 @@ def _each(text: str, option: str, kind: Callable[[str], Value], what: str) -> li
     try:
         return [kind(part) for part in words(text)]
     except ValueError:
-        raise InputError(f"must be {what} with commas between them", value=text, place=option) from None
+        raise InputError(f"must be {what} separated by commas", value=text, place=option) from None

@@ -1,4 +1,4 @@
-"""What a person sees of a check."""
+"""Print the verdict of a check."""
 
 from __future__ import annotations
 
@@ -17,106 +17,108 @@ from poolscope.workflows.check.verdict import LowerBound, SampledVerdict, Verdic
 
 
 def names_in(text: str | None) -> list[str] | None:
-    """Names separated by commas; one that has a comma is put in double quotes."""
+    """Return names separated by commas; double quotes protect a comma."""
     return None if text is None else [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """A small table of what was found, and one sentence."""
+    """Print PASS or FAIL in a sentence, the evidence in a table, and warnings."""
     console = Terminal()
-    table = Table(title=f"Does {verdict.mechanism} keep its promise?", title_justify="left", show_header=False)
+    console.print(Text(sentence(verdict), style="" if verdict.passed else "bold red"), soft_wrap=True)
+    table = Table(title=f"Check of {verdict.mechanism}", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
     for name, value in rows(verdict):
         table.add_row(name, value)
     console.print(table)
-    console.print(Text(sentence(verdict), style="" if verdict.passed else "bold red"), soft_wrap=True)
     for warning in verdict.warnings:
         console.print(Text(f"Warning: {warning}.", style="yellow"), soft_wrap=True)
 
 
 def rows(verdict: Verdict) -> list[tuple[str, str]]:
-    """What was found, a line each."""
+    """Return the evidence, a name and a value each."""
     out = [
-        ("claimed epsilon", f"{verdict.declared:g}"),
-        ("stated epsilon", _exact(verdict)),
+        ("declared ε", f"{verdict.declared:g}"),
+        ("ε of the stated likelihoods", _exact(verdict)),
         ("objects", _tried(verdict)),
     ]
     out += _sampled(verdict, verdict.sampled)
     if verdict.played:
-        out += [("by `report`, which games play", f"{verdict.played.samples:,} reports")]
+        out += [("method `report`, used by games", f"{verdict.played.samples:,} reports")]
         out += [(f"  {name.strip()}", value) for name, value in _sampled(verdict, verdict.played)]
     return out
 
 
 def _sampled(verdict: Verdict, sampled: SampledVerdict) -> Iterator[tuple[str, str]]:
-    """What the reports of one method show."""
-    sure, shown = f"{100 * verdict.confidence:g} %", sampled.lower_bound
-    if shown:
-        yield f"sampled epsilon ({sure})", f"at least {shown.epsilon:.4g}"
-        yield "most telling event", shown.event
-        for z, hits, trials in zip((shown.one, shown.other), shown.hits, shown.trials, strict=True):
-            yield f"  from {verdict.name(z)}", f"in {hits:,} of {trials:,} reports"
-        yield "could have been found", _detectable(shown, verdict.declared)
+    """Yield the evidence of the reports of one method."""
+    level, bound = f"{100 * verdict.confidence:g}% confidence", sampled.lower_bound
+    if bound:
+        yield "empirical lower bound", f"ε ≥ {bound.epsilon:.4g} ({level})"
+        yield "event", bound.event
+        for z, hits, trials in zip((bound.one, bound.other), bound.hits, bound.trials, strict=True):
+            yield f"  object {verdict.name(z)}", f"{hits:,} of {trials:,} reports"
+        yield "detectable", _detectable(bound, verdict.declared)
     if sampled.guessed:
-        yield f"guessed epsilon ({sure})", _guessed(sampled.guessed)
+        yield "lower bound by guessing", f"{_guessed(sampled.guessed)} ({level})"
     for share in sampled.shares:
-        yield f"{share.name} stated, sampled", _share(share)
+        yield f"{share.name} declared, empirical", _share(share)
     if sampled.fit:
-        yield "likelihood stated, sampled", _fit(sampled.fit, verdict.name(sampled.fit.object))
+        yield "likelihood declared, empirical", _fit(sampled.fit, verdict.name(sampled.fit.object))
     if sampled.repeats:
         yield "generator", _generator(sampled.repeats)
 
 
 def sentence(verdict: Verdict) -> str:
-    """The verdict in one line."""
+    """Return the verdict in one line."""
     return verdict.text
 
 
 def _exact(verdict: Verdict) -> str:
     if verdict.exact is None:
-        return "not known: too many reports to go through them"
+        return "unknown: too many possible reports to enumerate"
     fits = {True: "", False: "; no probabilities fit it", None: ""}[verdict.exact.consistent]
-    return f"{verdict.exact.epsilon:.4g} over all {verdict.exact.reports:,} reports{fits}"
+    return f"{verdict.exact.epsilon:.4g} over all {verdict.exact.reports:,} possible reports{fits}"
 
 
 def _tried(verdict: Verdict) -> str:
     tried, screened = len(verdict.objects), verdict.screened
-    found = f"{tried:,} tried of {verdict.universe:,}"
-    return found if screened <= tried else f"{found}, after a first look at {screened:,}"
+    found = f"{tried:,} of {verdict.universe:,}"
+    return found if screened <= tried else f"{found}, after screening {screened:,}"
 
 
-def _detectable(bound: LowerBound, claimed: float) -> str:
-    if not math.isfinite(claimed):
-        return "nothing, as no finite epsilon is claimed"
+def _detectable(bound: LowerBound, declared: float) -> str:
+    if not math.isfinite(declared):
+        return "nothing: no finite ε is declared"
     if math.isinf(bound.detectable):
-        return "no epsilon, however large: the event is too rare for these samples"
-    return f"an epsilon of {bound.detectable:.4g} or more of an event as common as this, in nine of ten checks"
+        return "no ε: the event is too rare for this sample size"
+    return f"ε ≥ {bound.detectable:.4g} with 90% power, for an event this common"
 
 
 def _guessed(guessed: GuessBound) -> str:
     if not guessed.guesses:
-        return "nothing to guess from: no report is rare enough"
-    return f"at least {guessed.epsilon:.4g}: {guessed.share} right among {guessed.objects:,}, from {guessed.rule}"
+        return "none: no report is rare enough"
+    return f"ε ≥ {guessed.epsilon:.4g}: {guessed.share} correct among {guessed.objects:,} objects, from {guessed.rule}"
 
 
 def _share(share: Share) -> str:
-    judged = {True: "", False: ": differs", None: ": too few objects to judge"}[share.passed]
-    return f"{share.stated:.4g}, {share.low:.4g} to {share.high:.4g} ({100 * DISTRIBUTION_CONFIDENCE:g} %){judged}"
+    judged = {True: "", False: ": differs", None: ": too few objects to decide"}[share.passed]
+    return f"{share.stated:.4g}, {share.low:.4g}–{share.high:.4g} ({100 * DISTRIBUTION_CONFIDENCE:g}% CI){judged}"
 
 
 def _fit(fit: Fit, name: str) -> str:
     judged = "" if fit.passed else ": differs"
-    found = f"{fit.stated:.4g}, {fit.low:.4g} to {fit.high:.4g} ({100 * DISTRIBUTION_CONFIDENCE:g} %)"
-    return f"{found} of {fit.reports:,} reports are of {name}{judged}"
+    found = f"{fit.stated:.4g}, {fit.low:.4g}–{fit.high:.4g} ({100 * DISTRIBUTION_CONFIDENCE:g}% CI)"
+    return f"{found} for {fit.reports:,} reports of object {name}{judged}"
 
 
 def _generator(repeats: Independence) -> str:
     if repeats.found:
         return "; ".join(repeats.found)
-    found = "the same generator gave different reports" if repeats.foreign else "no repeats and no dependence found"
+    found = (
+        "reports differ for the same generator state" if repeats.foreign else "no repeats and no dependence detected"
+    )
     if repeats.keys:
-        return f"{found}; every bit of a key was changed"
+        return f"{found}; every bit of a key was tested"
     if not repeats.seeds:
-        return f"{found}; seeds of calls that repeat could not be seen, as reports are too much alike"
-    return f"{found}; one of up to {repeats.seeds:,} seeds for each call would have been found"
+        return f"{found}; repeated seeds are undetectable because reports are too similar"
+    return f"{found}; fewer than {repeats.seeds:,} distinct seeds would have been detected"

@@ -1,4 +1,4 @@
-"""One command for each public verb: parse, call one library function, print."""
+"""Define the commands on scenarios: parse options, call one library function, print."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from poolscope.cli import advising as advising
 from poolscope.cli import data as data
 from poolscope.cli import rerun as rerun
 from poolscope.cli.app import (
@@ -27,30 +26,33 @@ from poolscope.cli.app import (
     waited,
 )
 
-#: Objects that are made before the youngest are looked through for garbage.
+#: Allocations between garbage collections: most objects of a command live until its end.
 GARBAGE = 50_000
 
 
 @command("poolscope audit apple-emojis --users 2000 --epsilon 2 --observations 30,180")
 def audit(
     scenario: Scenario,
-    users: Annotated[int | None, typer.Option(help="How many users play.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same outcomes.")] = 0,
+    users: Annotated[
+        int | None,
+        typer.Option(help="Simulate this many users.  [default: the scenario's, or about ten seconds' worth]"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Set the seed of the simulation.")] = 0,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; default poolscope-SCENARIO.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write to this folder.  [default: poolscope-SCENARIO]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped run.")] = False,
     observations: Observations = None,
     threshold: Threshold = None,
-    epsilon: Annotated[float | None, typer.Option(help="Of a report, instead of the scenario's.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Set epsilon per report.  [default: the scenario's]")] = None,
     mechanism: Annotated[
-        str | None, typer.Option(metavar="NAME", help=f"Instead of the scenario's: {MECHANISMS}.")
+        str | None, typer.Option(metavar="NAME", help=f"Use this mechanism instead of the scenario's: {MECHANISMS}.")
     ] = None,
 ) -> None:
-    """Play the pool inference game and say what the reports reveal."""
+    """Simulate the pool inference attack and report what it reveals."""
     from poolscope.cli.progress import going_on, working
 
-    with working("Playing") as work:
+    with working("Simulating") as work:
         from poolscope.cli.app import counts
         from poolscope.cli.audit import finished_users, print_audit
         from poolscope.cli.progress import running
@@ -82,18 +84,22 @@ def audit(
 @command("poolscope reproduce --users 2000")
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Experiments to play; all by default.")
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Run these experiments.  [default: all]")
     ] = None,
-    users: Annotated[int | None, typer.Option(help="At most so many users each, for a quick pass.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same outcomes.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder of the reproduction; the same one goes on where it was.")] = Path(
+    users: Annotated[
+        int | None, typer.Option(help="Simulate at most this many users per experiment.  [default: the paper's]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Set the seed of the simulation.")] = 0,
+    out: Annotated[Path, typer.Option(help="Write to this folder; an existing reproduction is resumed.")] = Path(
         "poolscope-reproduction"
     ),
-    traces: Annotated[Path | None, typer.Option(help="Recorded emojis, for the experiments on real users.")] = None,
+    traces: Annotated[
+        Path | None, typer.Option(help="Read recorded emoji traces, for the experiments on real users.")
+    ] = None,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
-    """Play the paper's experiments and lay the published numbers beside ours."""
+    """Reproduce the paper's experiments and compare with the published values."""
     from poolscope.cli.progress import going_on, working
 
     with working("Reproducing") as work:
@@ -110,15 +116,16 @@ def reproduce(
 @command("poolscope check mine.toml --samples 1000000")
 def check(
     scenario: Scenario,
-    samples: Annotated[int, typer.Option(help="Reports to make.")] = 100_000,
-    seed: Annotated[int, typer.Option(help="Same seed, same verdict.")] = 0,
-    confidence: Annotated[float, typer.Option(help="Of the lower bounds on epsilon, all together.")] = 0.95,
+    samples: Annotated[int, typer.Option(help="Sample this many reports.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Set the seed of the samples.")] = 0,
+    confidence: Annotated[float, typer.Option(help="Set the joint confidence of all lower bounds.")] = 0.95,
     objects: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Objects to try; default those that stand out, and others.")
+        str | None,
+        typer.Option(metavar="NAME,...", help="Test these objects.  [default: the most conspicuous and some others]"),
     ] = None,
-    pools: Annotated[str | None, typer.Option(metavar="NAME,...", help="Pools whose objects are tried.")] = None,
+    pools: Annotated[str | None, typer.Option(metavar="NAME,...", help="Test the objects of these pools.")] = None,
 ) -> None:
-    """Check that a mechanism keeps its epsilon; exit code 1 if it does not."""
+    """Test whether a mechanism violates its epsilon; exit code 1 if it does."""
     from poolscope.cli.progress import working
 
     with working("Checking", "reports") as work:
@@ -127,7 +134,7 @@ def check(
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.check.check import check
 
-        work.stage("Making and looking at reports")
+        work.stage("Sampling and testing reports")
         with watched(work.compiling):
             verdict = check(
                 load_scenario(scenario),
@@ -145,22 +152,32 @@ def check(
 def compare(
     scenario: Scenario,
     mechanism: Annotated[
-        str, typer.Option(metavar="NAME,...", help=f"Mechanisms to compare, as grr,oue: {MECHANISMS}, or module:Class.")
+        str,
+        typer.Option(metavar="NAME,...", help=f"Compare these mechanisms, as grr,oue: {MECHANISMS}, or module:Class."),
     ],
-    epsilon: Annotated[str, typer.Option(metavar="NUMBER,...", help="Each mechanism at each, as 0.5,1,2.")],
-    users: Annotated[int | None, typer.Option(help="How many users play; default at most 1,000.")] = None,
-    estimate_from: Annotated[int, typer.Option(help="Reports that the frequency estimate is made of.")] = 100_000,
-    seed: Annotated[int, typer.Option(help="Same seed, same users.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder; default poolscope-compare-SCENARIO.")] = None,
+    epsilon: Annotated[
+        str, typer.Option(metavar="NUMBER,...", help="Try each mechanism at these values per report, as 0.5,1,2.")
+    ],
+    users: Annotated[
+        int | None, typer.Option(help="Simulate this many users.  [default: the scenario's, at most 1,000]")
+    ] = None,
+    estimate_from: Annotated[int, typer.Option(help="Estimate frequencies from this many reports.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Set the seed; every configuration has the same users.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this folder.  [default: poolscope-compare-SCENARIO]")
+    ] = None,
     observations: Annotated[
         str | None,
-        typer.Option(metavar="N,...", help="After how many reports, instead of the scenario's; the largest is told."),
+        typer.Option(
+            metavar="N,...",
+            help="Guess after these numbers of reports; the largest is reported.  [default: the scenario's]",
+        ),
     ] = None,
     threshold: Threshold = None,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
-    """Play the same users against several mechanisms: privacy against utility."""
+    """Compare mechanisms on the same users: privacy against utility."""
     from poolscope.cli.progress import working
 
     with working("Comparing") as work:
@@ -190,28 +207,116 @@ def compare(
     print_comparison(done, folder / "comparison.html", waited())
 
 
+@command("poolscope advise apple-emojis --max-exposed 0.05 --max-error 0.002 --devices 200000 --mechanism cms,olh,oue")
+def advise(
+    scenario: Scenario,
+    max_exposed: Annotated[float, typer.Option(metavar="SHARE", help="Expose at most this share of users, 0 to 1.")],
+    threshold: Annotated[
+        float | None, typer.Option(help="Count users as exposed at this confidence.  [default: the scenario's, or 0.9]")
+    ] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Limit exposure by this number of reports.  [default: the scenario's last]")
+    ] = None,
+    days: Annotated[
+        float | None, typer.Option(help="Set the horizon in days, by reports_per_day of [devices].")
+    ] = None,
+    max_error: Annotated[
+        float | None, typer.Option(help="Allow at most this RMSE of a frequency; needs --devices.")
+    ] = None,
+    devices: Annotated[
+        int | None, typer.Option(help="Estimate frequencies from one report of each of this many devices.")
+    ] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="Try these mechanisms.  [default: the scenario's and common ones]"),
+    ] = None,
+    adversary: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Attack as this adversary.  [default: the strongest]")
+    ] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="LOW:HIGH", help="Search ε per report in this range.  [default: 0.1:10]")
+    ] = None,
+    users: Annotated[
+        int | None,
+        typer.Option(
+            help="Simulate at most this many users to search, and as many to verify.  [default: 4,000 to 40,000]"
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Stop refining a share when its 95% CI is this narrow.")
+    ] = None,
+    mitigations: Annotated[bool, typer.Option("--mitigations", help="Simulate mitigations as well.")] = False,
+    seed: Annotated[int, typer.Option(help="Set the seed of the simulation.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this folder.  [default: poolscope-advise-SCENARIO]")
+    ] = None,
+    engine: EngineOption = None,
+    scheduler: Scheduler = None,
+) -> None:
+    """Recommend a mechanism, epsilon and cap that meet targets of privacy and utility."""
+    from poolscope.cli.progress import working
+
+    with working("Advising") as work:
+        from poolscope.cli.advise import print_advice
+        from poolscope.cli.app import words
+        from poolscope.cli.progress import running
+        from poolscope.core.files import new_folder
+        from poolscope.html.workflows import advise
+        from poolscope.scenario.scenario import load_scenario
+        from poolscope.workflows.advise.question import parse_range
+        from poolscope.workflows.advise.search import NO
+
+        loaded = load_scenario(scenario)
+        folder = out or new_folder(f"poolscope-advise-{loaded.name}")
+        with running(work, engine, scheduler) as own:
+            done = advise(
+                loaded,
+                max_exposed=max_exposed,
+                threshold=threshold,
+                horizon=horizon,
+                days=days,
+                max_error=max_error,
+                devices=devices,
+                mechanisms=None if mechanism is None else words(mechanism),
+                adversary=adversary,
+                epsilon=None if epsilon is None else parse_range(epsilon),
+                users=users,
+                tolerance=tolerance,
+                mitigations=mitigations,
+                seed=seed,
+                engine=own,
+                out=folder,
+                progress=work,
+            )
+    print_advice(done, folder / "advice.html", waited())
+    raise typer.Exit(1 if done.recommendation.meets_targets == NO else 0)
+
+
 @command("poolscope explore apple-web-domains")
 def explore(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="SCENARIO|DIR|POSTERIORS", help="Where to start; default apple-emojis."),
+        typer.Argument(
+            metavar="SCENARIO|DIR|POSTERIORS",
+            help="Open this scenario, run or file of posteriors.  [default: apple-emojis]",
+        ),
     ] = None,
-    port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 is any that is free.")] = 0,
-    seed: Annotated[int, typer.Option(help="Same seed, same users; of a run, the run's.")] = 0,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the browser.")] = True,
+    port: Annotated[int, typer.Option(help="Listen on this port of 127.0.0.1; 0 takes a free one.")] = 0,
+    seed: Annotated[int, typer.Option(help="Set the seed of the users; ignored for a run.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
 ) -> None:
-    """Try settings in the browser, on this machine only: sliders move, and the exact engine answers."""
+    """Explore settings interactively in the browser, on this machine only."""
     from poolscope.explore.server import explore
 
-    explore(what, port=port, seed=seed, browser=browser, opened=lambda at: typer.echo(f"{at}\nCtrl-C ends it."))
-    typer.echo("poolscope: the explorer has ended", err=True)
+    explore(what, port=port, seed=seed, browser=browser, opened=lambda at: typer.echo(f"{at}\nPress Ctrl-C to stop."))
+    typer.echo("poolscope: explorer stopped", err=True)
 
 
 @command("poolscope scenarios apple-emojis > mine.toml")
 def scenarios(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print this one's TOML to start from.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print the TOML of this scenario.")] = None,
 ) -> None:
-    """List the built-in scenarios, or print the TOML of one."""
+    """List the built-in scenarios, or print one as TOML."""
     from poolscope.cli.audit import print_scenarios
     from poolscope.scenario.scenario import builtin_text
 
@@ -223,12 +328,12 @@ def scenarios(
 
 @command("poolscope render poolscope-apple-emojis")
 def render(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare or advise.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of audit, compare or advise.")],
 ) -> None:
-    """Write the page of a finished folder again."""
+    """Write the HTML report of a finished folder again."""
     from poolscope.cli.progress import working
 
-    with working("Drawing", "pictures"):
+    with working("Drawing", "figures"):
         from poolscope.cli.folders import write_page
 
         page = write_page(folder)
@@ -237,14 +342,16 @@ def render(
 
 @command("poolscope figures poolscope-apple-emojis --format pdf")
 def figures(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare or advise.")],
-    format: Annotated[str, typer.Option(metavar="svg|png|pdf", help="Of the files.")] = "svg",
-    width: Annotated[str, typer.Option(metavar="column|page", help="Of a paper: one column, or all of it.")] = "page",
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of audit, compare or advise.")],
+    format: Annotated[str, typer.Option(metavar="svg|png|pdf", help="Set the file format.")] = "svg",
+    width: Annotated[
+        str, typer.Option(metavar="column|page", help="Set the width: one column of a paper, or the page.")
+    ] = "page",
 ) -> None:
-    """Write the pictures of a finished folder as files for a paper, into DIR/figures."""
+    """Write the figures of a finished folder as files, into DIR/figures."""
     from poolscope.cli.progress import working
 
-    with working("Drawing", "pictures"):
+    with working("Drawing", "figures"):
         from poolscope.cli.folders import write_figures
 
         written = write_figures(folder, form=format, width=width)
@@ -259,13 +366,12 @@ def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def main() -> None:
-    """Run a command; our errors become one line and an exit code."""
-    from poolscope.cli import encoding
-    from poolscope.cli.exit import leave
+    """Run a command; print errors of the package in one line and exit with a code."""
+    from poolscope.cli.exit import leave, replace_unencodable
     from poolscope.core.errors import PoolscopeError, Stopped
     from poolscope.core.suppress_stderr import enable
 
-    encoding.enable()
+    replace_unencodable()
     warnings.showwarning = _in_one_line
     if "--debug" not in sys.argv:
         enable()
@@ -278,9 +384,9 @@ def main() -> None:
             raise
         leave(error)
     except MemoryError:
-        leave(PoolscopeError("there is not enough memory; take fewer users, reports or objects"))
+        leave(PoolscopeError("not enough memory; use fewer users, reports or objects"))
     except OSError as error:
-        # the disk is full, or a folder may not be written
+        # the disk is full, or a folder is read-only
         leave(error)
 
 

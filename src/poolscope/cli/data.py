@@ -1,4 +1,4 @@
-"""Commands on files of recorded data, traces and reports: parse, call one library function, print."""
+"""Define the commands on files of traces and reports: parse options, call one library function, print."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ import typer
 
 from poolscope.cli.app import EngineOption, Observations, Overwrite, Raw, ScenarioOption, Scheduler, command
 
-SHOWN = 20
-"""Users of each adversary that a page shows: the surest."""
+MAX_USERS_IN_REPORT = 20
+"""Most confident guesses of each adversary in an HTML report."""
 
 
 @command("poolscope traces tweets.csv --user user --text text --universe emoji-11 --out traces.parquet")
 def traces(
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="Tables, or daily JSON archives.")],
-    out: Annotated[Path, typer.Option(help="The traces, Parquet or CSV.")],
-    universe: Annotated[str, typer.Option(help="emoji-11, news-2021 or an objects.csv.")],
-    user: Annotated[str | None, typer.Option(help="Column of the user.")] = None,
-    text: Annotated[str | None, typer.Option(help="Column of texts to search.")] = None,
-    object: Annotated[str | None, typer.Option(help="Column of objects, separated by blanks.")] = None,
-    domain: Annotated[str | None, typer.Option(help="Column of domains or links.")] = None,
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SOURCE...", help="Read these tables or daily JSON archives.")
+    ],
+    out: Annotated[Path, typer.Option(help="Write traces to this .parquet or .csv file.")],
+    universe: Annotated[
+        str, typer.Option(help="Extract objects of this universe: emoji-11, news-2021 or an objects.csv.")
+    ],
+    user: Annotated[str | None, typer.Option(help="Name the column of users.")] = None,
+    text: Annotated[str | None, typer.Option(help="Name the column of texts to search for objects.")] = None,
+    object: Annotated[str | None, typer.Option(help="Name the column of objects, separated by spaces.")] = None,
+    domain: Annotated[str | None, typer.Option(help="Name the column of domains or URLs.")] = None,
     overwrite: Overwrite = False,
     raw: Raw = False,
 ) -> None:
-    """Turn recorded data into traces: what each user picked, in order."""
+    """Convert recorded data to traces: the objects of each user, in order."""
     from poolscope.cli.progress import working
 
     with working("Reading", "rows"):
@@ -49,17 +53,19 @@ def traces(
 
 @command("poolscope obfuscate traces.parquet --scenario mine.toml --out reports.parquet")
 def obfuscate(
-    traces: Annotated[Path, typer.Argument(metavar="TRACES", help="Parquet or CSV: user, object.")],
+    traces: Annotated[
+        Path, typer.Argument(metavar="TRACES", help="Traces (Parquet or CSV) with columns user, object.")
+    ],
     scenario: ScenarioOption,
-    out: Annotated[Path, typer.Option(metavar="REPORTS", help="Reports, .parquet or .csv.")],
-    seed: Annotated[int, typer.Option(help="Same seed, same reports.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="REPORTS", help="Write reports to this .parquet or .csv file.")],
+    seed: Annotated[int, typer.Option(help="Set the seed of the mechanism.")] = 0,
     overwrite: Overwrite = False,
     raw: Raw = False,
 ) -> None:
-    """Make the reports that the users' devices would send."""
+    """Simulate the reports that devices send for recorded traces."""
     from poolscope.cli.progress import working
 
-    with working("Making", "reports") as work:
+    with working("Writing", "reports") as work:
         from poolscope.cli.files import print_obfuscated
         from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
@@ -72,30 +78,36 @@ def obfuscate(
 
 @command("poolscope attack reports.parquet --scenario mine.toml --out posteriors.parquet")
 def attack(
-    reports: Annotated[Path, typer.Argument(metavar="REPORTS", help="Parquet or CSV, or a folder of Parquet files.")],
+    reports: Annotated[
+        Path, typer.Argument(metavar="REPORTS", help="Reports (Parquet or CSV), or a folder of Parquet files.")
+    ],
     scenario: ScenarioOption,
-    out: Annotated[Path | None, typer.Option(help="Posteriors, .parquet or .csv.")] = None,
-    pools: Annotated[Path | None, typer.Option(help="Other pools: a table object,pool.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write posteriors to this .parquet or .csv file.")] = None,
+    pools: Annotated[Path | None, typer.Option(help="Use other pools: a table object,pool.")] = None,
     observations: Observations = None,
-    threshold: Annotated[float | None, typer.Option(help="No guess below this confidence.")] = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="Tell of this user alone, report by report.")] = None,
-    top: Annotated[int, typer.Option(metavar="N", help="Show the users that each adversary is surest of.")] = 0,
-    ground_truth: Annotated[
-        Path | None, typer.Option(help="A table user,pool, to hold the guesses of --out against.")
+    threshold: Annotated[
+        float | None, typer.Option(help="Make no guess below this confidence, 0 to 1.  [default: the scenario's]")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="An HTML page of what --out tells.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Attack this user only, report by report.")] = None,
+    top: Annotated[int, typer.Option(metavar="N", help="Show the N most confident guesses of each adversary.")] = 0,
+    ground_truth: Annotated[
+        Path | None, typer.Option(help="Evaluate the guesses of --out against this table user,pool.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML report of --out to this file.")] = None,
     link_fdr: Annotated[
         float | None,
         typer.Option(
             metavar="RATE",
-            help="Join pseudonyms that kept answers show to be one device's, with this share of wrong links at most, "
-            "in the mean: 0.001 is one in 1,000.",
+            help="Link pseudonyms by memoized responses, at this expected false discovery rate at most: 0.001 is one "
+            "wrong link in 1,000.",
         ),
     ] = None,
     linked_out: Annotated[
-        Path | None, typer.Option(help="With --link-fdr, which pseudonyms are whose: a table.")
+        Path | None, typer.Option(help="Write the linked pseudonyms of --link-fdr to this table.")
     ] = None,
-    link_scores: Annotated[Path | None, typer.Option(help="Which pseudonyms are likely one device's: a table.")] = None,
+    link_scores: Annotated[
+        Path | None, typer.Option(help="Write likely pairs of pseudonyms with scores to this table.")
+    ] = None,
     strict: Annotated[
         bool,
         typer.Option(
@@ -107,7 +119,7 @@ def attack(
     engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
-    """Infer from real reports which pool each user prefers."""
+    """Infer the preferred pool of each user from a file of reports."""
     from poolscope.cli.progress import working
     from poolscope.core.errors import InputError
 
@@ -121,7 +133,7 @@ def attack(
             "must have `link_fdr`, the share of links that may be wrong", value=str(linked_out), place="--linked-out"
         )
     if html is not None and out is None:
-        raise InputError("must have `out`, the table that it tells of", value=str(html), place="--html")
+        raise InputError("must have `out`, the table that it describes", value=str(html), place="--html")
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts
         from poolscope.cli.files import print_attack, print_links, print_story
@@ -160,7 +172,7 @@ def attack(
                     out=out,
                     overwrite=overwrite,
                     raw=raw,
-                    top=top or (SHOWN if html else 0),
+                    top=top or (MAX_USERS_IN_REPORT if html else 0),
                     ground_truth=ground_truth,
                     link_fdr=link_fdr,
                     engine=own,
@@ -171,34 +183,39 @@ def attack(
             if link_scores is not None:
                 linked = link_users(reports, loaded, link_scores, pools=pools, overwrite=overwrite, raw=raw, engine=own)
         if html is not None and out is not None:
-            work.stage("Drawing the page")
+            work.stage("Writing the report")
             from poolscope.html.attack import write_page
 
             write_page(found, loaded, reports, out, html)
     if user is not None:
         print_story(story, out)
     else:
-        # the surest are on the page anyway
+        # the HTML report lists them anyway
         print_attack(found if top else replace(found, top=()), out, html, linked_out)
         if link_scores is not None:
             print_links(linked, link_scores)
     if strict and (story if user is not None else found).violations:
-        # what was asked for is written all the same
+        # the output files are written nevertheless
         raise typer.Exit(1)
 
 
 @command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")
 def estimate(
-    reports: Annotated[Path, typer.Argument(metavar="REPORTS", help="Parquet or CSV, or a folder of Parquet files.")],
+    reports: Annotated[
+        Path, typer.Argument(metavar="REPORTS", help="Reports (Parquet or CSV), or a folder of Parquet files.")
+    ],
     scenario: ScenarioOption,
-    out: Annotated[Path | None, typer.Option(help="Popularity, .parquet or .csv.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the popularity to this .parquet or .csv file.")] = None,
     method: Annotated[
-        str | None, typer.Option(metavar="linear|regression|ridge|ibu", help="How; default the one that suits.")
+        str | None,
+        typer.Option(
+            metavar="linear|regression|ridge|ibu", help="Choose the estimator.  [default: the one for the mechanism]"
+        ),
     ] = None,
     overwrite: Overwrite = False,
     raw: Raw = False,
 ) -> None:
-    """Estimate from real reports how popular each object is, as the curator does."""
+    """Estimate the popularity of each object from a file of reports."""
     from poolscope.cli.progress import working
 
     with working("Reading", "reports") as work:

@@ -1,12 +1,14 @@
-"""How a command ends before its time: signals, its last line, and its exit code.
+"""Control the process of a command: output encoding, signals, the last line, and the exit code.
 
-Ctrl-C, TERM and HUP raise `Ended` in the main thread, what is inside cleans up, and `leave` says in one line what is
-left. Two things that Python would do are prevented: it drops an exception that is raised inside a destructor and prints
-a traceback (`sys.unraisablehook`), and it waits forever for cleaning up that hangs (`os._exit` after `PATIENCE`).
+Ctrl-C, TERM and HUP raise `Ended` in the main thread; the command cleans up, and `leave` prints in one line what is
+saved. Two cases need more: Python drops an exception raised inside a destructor (`sys.unraisablehook` raises it again),
+and cleanup may hang (`os._exit` after `PATIENCE`).
 """
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import signal
 import sys
@@ -19,23 +21,37 @@ from poolscope.core.errors import InputError, Stopped, one_line
 from poolscope.core.errors import as_options as as_options
 from poolscope.core.suppress_stderr import suppress_for_good
 
-#: Signals that ask a process to end; the last is not everywhere.
+#: Replacements of characters that an encoding lacks.
+ASCII = {
+    "–": "-",
+    "−": "-",
+    "∞": "inf",
+    "≥": ">=",
+    "≤": "<=",
+    "ε": "eps",
+    "γ": "gamma",
+    "δ": "delta",
+    "★": "*",
+    "×": "x",
+}
+
+#: Signals that ask a process to end; SIGHUP is not available everywhere.
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
-#: Seconds until a process that was asked to end, and hangs in the attempt, is ended as it is.
+#: Seconds until a process whose cleanup hangs exits without it.
 PATIENCE = 10.0
 
-#: Seconds until an end that was asked for and not heard is asked for again.
+#: Seconds until a dropped interrupt is raised again.
 AGAIN = 0.05
 
 
 class Ended(KeyboardInterrupt):
-    """The process was asked to end: by Ctrl-C, a cluster's time limit, or a terminal that was closed."""
+    """The process was asked to end: by Ctrl-C, a cluster's time limit, or a closed terminal."""
 
 
 @contextmanager
 def stoppable(kept: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C, TERM and HUP end what is inside with one line that says what is kept; all take their leftovers along."""
+    """Turn Ctrl-C, TERM and HUP into `Stopped`, whose message says what is saved."""
     asked: list[int] = []
     heard = False
 
@@ -51,12 +67,12 @@ def stoppable(kept: Callable[[], str]) -> Iterator[None]:
         if not asked:
             asked.append(number)
             hangs.start()
-        if not heard:  # asked again, it is already cleaning up
+        if not heard:  # otherwise it is cleaning up already
             heard = True
             raise Ended
 
     def swallowed(lost: sys.UnraisableHookArgs) -> None:
-        """Python drops an exception that is raised while some object is taken down: ask once more, a moment later."""
+        """Raise an interrupt again that Python dropped inside a destructor."""
         nonlocal heard
         if isinstance(lost.exc_value, Ended):
             heard = False
@@ -66,7 +82,7 @@ def stoppable(kept: Callable[[], str]) -> Iterator[None]:
 
     hangs = threading.Timer(PATIENCE, give_up)
     hangs.daemon = True
-    # a signal that is ignored, as HUP below nohup, stays so
+    # an ignored signal, as HUP under nohup, stays ignored
     plain = (signal.SIG_DFL, signal.default_int_handler)
     alarm = [signal.SIGALRM] if hasattr(signal, "SIGALRM") else []
     before = {number: signal.signal(number, end) for number in ENDING + alarm if signal.getsignal(number) in plain}
@@ -74,7 +90,7 @@ def stoppable(kept: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        # a library that was interrupted may have made an error of its own of it
+        # a library may have converted the interrupt to its own error
         if asked or isinstance(error, KeyboardInterrupt):
             raise stopped(asked[0] if asked else signal.SIGINT) from None
         raise
@@ -89,14 +105,14 @@ def stoppable(kept: Callable[[], str]) -> Iterator[None]:
 
 
 def say(error: Exception) -> None:
-    """The one line."""
+    """Print an error in one line."""
     print(f"poolscope: {as_options(one_line(str(error)))}", file=sys.stderr)
 
 
 def leave(error: Exception) -> NoReturn:
-    """Say in one line what is wrong, or what a stopped command keeps, and end."""
+    """Print what is wrong, or what a stopped command saved, in one line, and exit."""
     if isinstance(error, Stopped):
-        for number in ENDING:  # it ends already: whoever asks again is not told by a traceback
+        for number in ENDING:  # exiting already: a second signal must not print a traceback
             signal.signal(number, signal.SIG_IGN)
     say(error)
     suppress_for_good()
@@ -104,13 +120,27 @@ def leave(error: Exception) -> NoReturn:
 
 
 def flushed(code: object) -> int:
-    """The exit code of a process whose output is written out; whoever reads it may have gone."""
+    """Flush the output, whose reader may be gone, and return the exit code."""
     try:
         sys.stdout.flush()
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
             print(f"poolscope: the output cannot be written: {error.strerror}", file=sys.stderr)
         code = code or 1
-        # what is left over is not tried again at the end of the process
+        # do not flush the rest again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code if isinstance(code, int) else int(code is not None)
+
+
+def replace_unencodable() -> None:
+    """From now on, write characters that the output's encoding lacks in ASCII, or as a question mark."""
+    codecs.register_error("ascii-replacement", _ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="ascii-replacement")
+
+
+def _ascii(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    lacking = error.object[error.start : error.end]
+    return "".join(ASCII.get(sign, "?") for sign in lacking), error.end

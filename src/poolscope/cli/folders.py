@@ -1,4 +1,4 @@
-"""A finished folder of any verb: its page again, and its pictures, each as a file for a paper."""
+"""Render a finished folder of any command again, as an HTML report or as figure files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REMEDY = "name a folder of audit, compare, advise or reproduce"
 
 
 class Finished(NamedTuple):
-    """How what lies in a folder is read, written as a page, and drawn."""
+    """How a folder is read, rendered and drawn."""
 
     read: Callable[[Path], Any]
     write_page: Callable[[Any, Path], Path]
@@ -42,8 +42,8 @@ def _read_plays(folder: Path) -> dict[str, Played]:
 
 
 def _refuse_page(_: Any, folder: Path) -> Path:
-    remedy = f"give its command again, with --out {folder}: it writes the page of the plays that are there"
-    raise InputError("the page of a reproduction is not made of its folder alone", file=folder, remedy=remedy)
+    remedy = f"run its command again with --out {folder}: it writes the report of the finished runs"
+    raise InputError("a reproduction cannot be rendered from its folder alone", file=folder, remedy=remedy)
 
 
 RUN = Finished(read_run, lambda run, _: audit.write_page(run), audit_figures.pictures, rerun_audit)
@@ -56,7 +56,7 @@ MARKED = {
     COMPARISON: Finished(read_comparison, compare.write_page, compare.pictures, rerun_comparison),
     ADVICE: Finished(read_advice, advise.write_page, advise_figures.pictures, rerun_advice),
 }
-"""By what lies in the folder."""
+"""Kinds of folders, by a file that they contain."""
 
 
 def _kind(folder: Path) -> Finished:
@@ -64,7 +64,7 @@ def _kind(folder: Path) -> Finished:
         raise InputError("there is no such folder", file=folder, remedy=REMEDY)
     found = next((kind for mark, kind in MARKED.items() if (folder / mark).exists()), None)
     if found is None:
-        raise InputError("there is nothing finished in it", file=folder, remedy=REMEDY)
+        raise InputError("contains no finished run", file=folder, remedy=REMEDY)
     return found
 
 
@@ -74,13 +74,13 @@ def rerun_of(folder: Path) -> Callable[[Path, Path | None, Engine, Progress], Re
 
 
 def write_page(folder: Path) -> Path:
-    """Write the page of a finished folder again; returns it."""
+    """Write the HTML report of a finished folder again, and return its path."""
     kind = _kind(folder)
     return kind.write_page(kind.read(folder), folder)
 
 
 def write_figures(folder: Path, *, form: str = "svg", width: str = "page") -> list[Path]:
-    """Write every picture of a finished folder into its ``figures/``; returns the files."""
+    """Write every figure of a finished folder into its ``figures/``, and return the files."""
     check(form, width)
     written = []
     for picture in pictures_of(folder):
@@ -93,9 +93,11 @@ def write_figures(folder: Path, *, form: str = "svg", width: str = "page") -> li
 
 
 def pictures_of(folder: Path) -> list[Figure]:
-    """What the folder's page shows."""
+    """Return the figures of a folder's report."""
     kind = _kind(folder)
     found = list(kind.pictures(kind.read(folder)))
     if not found:
-        raise InputError("has no figure's plays yet", file=folder, remedy="let `poolscope reproduce` end first")
+        raise InputError(
+            "has no finished run of a figure yet", file=folder, remedy="let `poolscope reproduce` end first"
+        )
     return found

@@ -1,4 +1,4 @@
-"""Progress of a command, and the engine that it runs on."""
+"""Show the progress of a command, and choose its engine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from poolscope.core.progress import Progress
 from poolscope.inference.posterior import COMPILED
 from poolscope.kernels.compilation import watched
 
-#: Seconds between two lines on a stream that is no terminal.
+#: Seconds between two lines if the output is not a terminal.
 LOG_INTERVAL = 30.0
 
-COMPILING = "Compiling kernels, once after an install"
+COMPILING = "Compiling kernels (once after installation)"
 
 
 class Work(Progress):
-    """What a command is at; `kept` says what is left of it if it is stopped now."""
+    """The progress of a command; `kept` returns what is saved if it is stopped now."""
 
     def __init__(self) -> None:
         self.kept: Callable[[], str] = lambda: "nothing was written"
@@ -37,7 +37,7 @@ class Work(Progress):
 
 
 class _Shown(Work):
-    """The same, as a line on a terminal: what is done, and once it has begun how much of it."""
+    """A progress bar on a terminal."""
 
     def __init__(self, bar: rich.Progress, title: str, what: str) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class _Shown(Work):
 
 
 class _Logged(Work):
-    """The same for a file or a pipe: a line now and then, so that a long run is seen to go on."""
+    """Occasional lines in a file or a pipe, so that a long run shows progress."""
 
     def __init__(self, title: str, what: str) -> None:
         super().__init__()
@@ -86,11 +86,11 @@ class _Logged(Work):
 
     @property
     def line(self) -> str:
-        """What is done, how much of it, and since when."""
+        """Return the stage, the finished part, and the elapsed time."""
         if not self._done:
             much = ""
         elif self._total:
-            much = f", {100 * min(self._done / self._total, 1):.0f} %"
+            much = f", {100 * min(self._done / self._total, 1):.0f}%"
         else:
             much = f", {self._done:,.0f} {self._what}"
         doing = COMPILING if self._compiling else f"{self._doing}{much}"
@@ -115,7 +115,7 @@ class _Logged(Work):
 
 
 class _Count(rich.ProgressColumn):
-    """How much of how much, and how fast; nothing before there is something to count."""
+    """The finished part and the rate, once there is one."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
@@ -125,13 +125,13 @@ class _Count(rich.ProgressColumn):
         if not task.completed:
             return Text("")
         speed = task.finished_speed or task.speed
-        much = f"{task.completed:,.0f} {self._what}" if task.total is None else f"{task.percentage:.0f} %"
+        much = f"{task.completed:,.0f} {self._what}" if task.total is None else f"{task.percentage:.0f}%"
         return Text(much if speed is None else f"{much}, {speed:,.0f} {self._what}/s", style="cyan")
 
 
 @contextmanager
 def working(title: str, what: str = "users") -> Iterator[Work]:
-    """A bar on a terminal from the first moment on, elsewhere a line now and then; one line when it is stopped."""
+    """Show a bar on a terminal, occasional lines elsewhere, and one line when the command is stopped."""
     console = Terminal(stderr=True)
     if not console.is_terminal:
         logged = _Logged(title, what)
@@ -153,15 +153,15 @@ def working(title: str, what: str = "users") -> Iterator[Work]:
 
 
 def going_on(folder: Path | None = None, resume: bool | None = None) -> str:
-    """The command that goes on with this one: the same, into the same folder, with --resume where there is such."""
+    """Return the command that resumes this one: the same folder, and --resume where there is such an option."""
     more = [] if folder is None else ["--out", str(folder)]
     more += ["--resume"] if resume is False else []
-    return f"go on with: {shlex.join(['poolscope', *sys.argv[1:], *more])}"
+    return f"resume with: {shlex.join(['poolscope', *sys.argv[1:], *more])}"
 
 
 @contextmanager
 def running(work: Work, engine: str | None, scheduler: str | None) -> Iterator[Engine]:
-    """The engine of that name, see `engine_named`."""
+    """Return the engine of a name, see `engine_named`."""
     with watched(work.compiling), engine_named(engine, scheduler) as own:
         if isinstance(own, Local) and own.threads > 1:
             # workers compile for themselves

@@ -1,4 +1,4 @@
-"""A reproduction on the terminal."""
+"""Print a reproduction of the paper."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from pathlib import Path
 
 from rich.text import Text
 
-from poolscope.cli.terminal import Grid, Terminal
+from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.html.tables import rounded
 from poolscope.paper.report import by_experiment, mark, verdict
 from poolscope.paper.runner import Reproduction, finished_plays
 
 
 def print_reproduction(done: Reproduction, page: Path, seconds: float) -> None:
-    """Every cell beside the published one, how many agree, where the page is and how long it took."""
+    """Print how many published values agree, then every cell beside its published value."""
     console = Terminal()
-    for grid in grids(done):
-        grid.print(console)
     console.say(verdict(done))
-    console.note(f"{seconds:.0f} s. Page: {page}")
+    for table in tables(done):
+        table.print(console)
+    console.note(f"{seconds:.0f} s. Report: {page}")
 
 
 def finished_experiments(folder: Path) -> str:
-    """What a stopped reproduction leaves."""
+    """Return how many runs of a stopped reproduction are saved."""
     done = finished_plays(folder)
-    return f"{done} finished {'play is' if done == 1 else 'plays are'} kept, and of the next what is finished"
+    return f"{done} finished {'run is' if done == 1 else 'runs are'} saved, and the finished part of the next"
 
 
-def grids(reproduction: Reproduction) -> Iterable[Grid]:
-    """One table for each experiment: published, ours, interval, agrees or not."""
+def tables(reproduction: Reproduction) -> Iterable[TextTable]:
+    """Yield one table for each experiment: published value, ours, CI, agreement."""
     for experiment, cells in by_experiment(reproduction):
         took = reproduction.seconds.get(experiment.name, 0.0)
-        heads = ["row", "column", "published", "ours", "95 % interval", ""]
-        grid = Grid(title=f"{experiment.title} ({experiment.name}, {took:.0f} s)", heads=heads, left=[""])
+        heads = ["row", "column", "published", "ours", "95% CI", ""]
+        table = TextTable(title=f"{experiment.title} ({experiment.name}, {took:.0f} s)", heads=heads, left=[""])
         for cell in cells:
             style = {False: "red", True: "green", None: ""}[cell.agrees]
-            grid.add(
+            table.add(
                 cell.row,
                 cell.column,
                 rounded(cell.published),
                 rounded(cell.ours),
-                f"{rounded(cell.low)} to {rounded(cell.high)}",
+                f"{rounded(cell.low)}–{rounded(cell.high)}",
                 Text(mark(cell), style=style),
             )
-        yield grid
+        yield table

@@ -1,6 +1,6 @@
-"""The terminal: names from files are shown and never obeyed, and tables never cut digits.
+"""Print to a terminal: control characters are shown, never sent, and tables never truncate digits.
 
-Where columns do not fit side by side, they are stacked in several tables.
+Columns that do not fit side by side are stacked in several tables.
 """
 
 from __future__ import annotations
@@ -18,33 +18,40 @@ from rich.text import Text
 
 from poolscope.core.errors import visible
 
-#: Columns of a file, which has no edge.
-WIDEST = 10_000
+#: Width of a file, which has no edge.
+UNLIMITED_WIDTH = 10_000
 
 
 class Terminal(Console):
-    """A console on which square brackets are brackets and control characters are shown, as ``[U+001B]``.
+    """A console without markup that shows control characters, as ``[U+001B]``.
 
-    Names of pools, objects and adversaries come from files of strangers, and a terminal obeys what follows an escape.
-    A file or a pipe is as wide as what goes into it.
+    Names of pools, objects and adversaries come from untrusted files, and a terminal acts on escape sequences. A file
+    or a pipe has no width.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
         if not self.is_terminal and "width" not in options and "COLUMNS" not in os.environ:
-            self.width = WIDEST
+            self.width = UNLIMITED_WIDTH
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Text of a string, nothing of which is obeyed."""
+        """Return the text of a string with its control characters made visible."""
         return super().render_str(visible(text, besides="\n"), **options)
 
     def say(self, text: str) -> None:
-        """Sentences, broken between words, but not between a number and its percent sign."""
-        lines = textwrap.wrap(text.replace(" %", "\0%"), self.width, break_long_words=False, break_on_hyphens=False)
-        self.print("\n".join(lines).replace("\0", " "), highlight=False, soft_wrap=True)
+        """Print sentences, wrapped between words."""
+        lines = textwrap.wrap(text, self.width, break_long_words=False, break_on_hyphens=False)
+        self.print("\n".join(lines), highlight=False, soft_wrap=True)
+
+    def say_item(self, name: str, text: str, width: int) -> None:
+        """Print a name in bold, and its text in a column of its own."""
+        indent = " " * (width + 2)
+        lines = textwrap.wrap(text, max(self.width - len(indent), 20), break_long_words=False, break_on_hyphens=False)
+        body = f"\n{indent}".join(lines)
+        self.print(Text(name.ljust(width + 2), style="bold") + self.render_str(body), highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """What a command closes with: a dim line that is never broken, so that the path in it can be copied."""
+        """Print a dim line that is never wrapped, so that a path in it can be copied."""
         self.print(text, style="dim", highlight=False, soft_wrap=True)
 
 
@@ -52,15 +59,15 @@ Cell = str | Text
 
 
 @dataclass(kw_only=True)
-class Grid:
-    """Rows of cells below their heads.
+class TextTable:
+    """A table of text cells.
 
     Parameters
     ----------
-    title : what stands above.
-    heads : of the columns.
-    keys : how many columns tell what a row is about: they stand in every part, at the left. The first one is text.
-    left : other columns that are text.
+    title : printed above the table.
+    heads : column headers.
+    keys : number of leading columns that identify a row; they are repeated in every stacked part.
+    left : further left-aligned columns.
     box : lines between cells; none where absent.
     """
 
@@ -72,36 +79,39 @@ class Grid:
     rows: list[Sequence[Cell] | None] = field(default_factory=list)
 
     def add(self, *cells: Cell) -> None:
-        """One more row."""
+        """Add a row."""
         self.rows.append(cells)
 
     def section(self) -> None:
-        """What follows is about something else."""
+        """Separate the rows that follow."""
         self.rows.append(None)
 
     def print(self, console: Terminal) -> None:
-        """The whole grid, or parts of it that are as narrow as the console, one below the other."""
+        """Print the table, in stacked parts where the console is too narrow."""
         rest = list(range(self.keys, len(self.heads)))
         title = self.title
         while rest or title:
-            many = len(rest)
-            while many > 1 and not self._fits(console, rest[:many]):
-                many -= 1
-            console.print(self._table(title, rest[:many]))
-            rest, title = rest[many:], ""
+            count = len(rest)
+            while count > 1 and not self._fits(console, rest[:count]):
+                count -= 1
+            if title:
+                # wider than the table, it would be folded into the table's width
+                console.print(title, style="italic", highlight=False)
+            console.print(self._table(rest[:count]))
+            rest, title = rest[count:], ""
 
     def _fits(self, console: Terminal, columns: Sequence[int]) -> bool:
-        table = self._table("", columns)
-        return console.measure(table, options=console.options.update(width=10_000)).maximum <= console.width
+        table = self._table(columns)
+        return console.measure(table, options=console.options.update(width=UNLIMITED_WIDTH)).maximum <= console.width
 
-    def _table(self, title: str, columns: Sequence[int]) -> Table:
-        table = Table(title=title or None, title_justify="left", box=self.box)
+    def _table(self, columns: Sequence[int]) -> Table:
+        table = Table(box=self.box)
         if self.box is None:
             table.pad_edge, table.padding = False, (0, 1, 0, 0)
         shown = [*range(self.keys), *columns]
         for i in shown:
             text = i == 0 or self.heads[i] in self.left
-            # names are folded where nothing else helps, numbers never
+            # names may be folded, numbers never
             table.add_column(
                 self.heads[i],
                 justify="left" if text else "right",

@@ -15,7 +15,7 @@ class Progress:
     >>> _ = ps.audit(ps.load_scenario("apple-emojis"), "run", users=20, progress=Printed())
     Preparing
     Summing up
-    Drawing the page
+    Writing the report
     """
 
     def stage(self, doing: str) -> None:

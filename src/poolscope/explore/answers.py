@@ -1,9 +1,7 @@
-"""Games of settings that differ in little, made at once: what takes long is waited for, and made only once.
+"""Answer settings of the explorer: from few users at once, then from more.
 
-What a setting gives away, from few users at once and from more as they are played.
-
-The users of a seed are the same in every crowd, so the answer from N users is what `play` and `summarize` say of N
-users of the setting's scenario, however often it was refined before.
+Estimates of the popularity, which take seconds, are cached. The users of a seed are the same in every sample, so the
+answer from N users equals `play` and `summarize` with N users of the setting's scenario.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from poolscope.metrics.bounds import CumulativeEpsilon, devices_in_words, epsilo
 from poolscope.metrics.exposure import exposure
 from poolscope.metrics.precision import behavior_map, by_user, precision_curve, select
 from poolscope.metrics.records import Counted, Record, record_of
-from poolscope.metrics.text import strongest_attack, summary_text
+from poolscope.metrics.text import strongest_attack, summary_text, unit_of
 from poolscope.reports.utility import expected_rmse
 from poolscope.scenario.build import adversary_of, build_adversary, build_game, other_pools
 from poolscope.scenario.scenario import Scenario
@@ -38,21 +36,21 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MAX_GAMES = 64
-"""Estimates of a popularity that are kept."""
+"""Largest number of cached popularity estimates."""
 
 
 class Outdated(PoolscopeError):
-    """Nobody waits for the answer any more."""
+    """The page no longer waits for the answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stoppable(Local):
-    """Threads of this process that leave their work where it is when they are asked to."""
+    """Threads of this process that stop on request."""
 
     stop: threading.Event = field(default_factory=threading.Event)
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results as they finish; an `Outdated` where nobody waits for them."""
+        """Yield results as they finish; raise `Outdated` when stopped."""
 
         def unless_stopped(item: Item) -> Result:
             if self.stop.is_set():
@@ -63,19 +61,19 @@ class Stoppable(Local):
 
 
 class Games:
-    """Makes games, and keeps what adversaries estimate: a second or two for each mechanism, epsilon and popularity."""
+    """Builds games and caches the popularity estimates of their adversaries, which take a second or two each."""
 
     def __init__(self) -> None:
         self._estimates: OrderedDict[str, list[Floats]] = OrderedDict()
         self._estimate = threading.Lock()
 
     def at_once(self, scenario: Scenario, seed: int) -> tuple[Game, list[str]]:
-        """The game without the adversaries who have yet to estimate a popularity, and who these are."""
+        """Return the game without adversaries whose estimate is pending, and their names."""
         waiting = [a.name for i, a in enumerate(scenario.adversaries) if not self._ready(scenario, i, seed)]
         return self._game(scenario, seed, waiting, Local()), waiting
 
     def whole(self, scenario: Scenario, seed: int, engine: Local) -> Game:
-        """The game, whose adversaries have estimated what they must: the same as the scenario's own."""
+        """Return the scenario's own game, with all estimates."""
         return self._game(scenario, seed, [], engine)
 
     def _game(self, scenario: Scenario, seed: int, without: list[str], engine: Local) -> Game:
@@ -83,7 +81,7 @@ class Games:
         known = [a.name for a in scenario.adversaries if a.popularity != "estimated"]
         entries = scenario.to_dict().get("adversary", [])
         few = {"adversary": [entry for entry in entries if entry["name"] in known]}
-        # without any adversary there must be the game without a mechanism
+        # a game without adversaries must be non-private
         more = {} if known else {"attack.non_private": True}
         game = build_game(scenario.replace(few | more), seed)
         there = {a.name: a for a in game.adversaries}
@@ -96,7 +94,7 @@ class Games:
 
     def _estimating(self, scenario: Scenario, index: int, game: Game, seed: int, engine: Local) -> Adversary:
         key, entry, recorded = _key(scenario, index, seed), scenario.adversaries[index], game.recorded
-        # one at a time: several readers may ask for the same, and an estimate takes memory
+        # one at a time: pages may need the same estimate, and an estimate takes memory
         with self._estimate:
             if key not in self._estimates:
                 popularity = game.popularity if scenario.popularity_table else None
@@ -115,7 +113,7 @@ class Games:
 
 
 def _key(scenario: Scenario, index: int, seed: int) -> str:
-    """All that an estimate hangs on; of recorded users, everything."""
+    """Return everything that an estimate depends on; for recorded users, the whole scenario."""
     tables = scenario.to_dict()
     if scenario.users is None or scenario.users.traces is None:
         entry = {name: tables["adversary"][index].get(name) for name in ("popularity", "estimate_from", "method")}
@@ -124,30 +122,30 @@ def _key(scenario: Scenario, index: int, seed: int) -> str:
     return json.dumps([scenario.file, tables, index, seed], sort_keys=True, default=str)
 
 
-CROWDS = (48, 256, 1000, 4000)
-"""How many users an answer is from: the first is there at once."""
+SAMPLE_SIZES = (48, 256, 1000, 4000)
+"""Sample sizes of successive answers."""
 
-KEPT_CROWD = 8
-"""The first crowd where devices keep their answers, which take longer to attack."""
+FIRST_MEMOIZED_SAMPLE = 8
+"""First sample size with memoization, which is slower to attack."""
 
 BLOCK = 256
-"""Users that are played before somebody may have changed their mind."""
+"""Users simulated between two checks for a stop request."""
 
 PATIENCE = 30.0
-"""Seconds beyond which a larger crowd is not begun."""
+"""Largest expected time of a further sample, in seconds."""
 
 CURATOR_REPORTS = 1_000_000
-"""Reports that the curator's error is told for."""
+"""Number of reports of the analytical RMSE."""
 
 CURVE_POINTS = 60
 
 FEW_CELLS, CELLS, MANY = (5, 5), (10, 10), 1000
-"""Cells of the map of who is at risk, the finer from so many users on."""
+"""Cells of the behavior map for few and many users, and the number of users that is many."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What is known of a setting.
+    """The results of a setting.
 
     Parameters
     ----------
@@ -155,7 +153,7 @@ class Answer:
     results : a record of each adversary at n; strongest_attack : the best attack among them.
     exposure : of each private adversary by every number of reports; curves : precision against null rate at n;
         map : precision by behavior, of the strongest_attack's adversary.
-    words : what was found; epsilon, devices : what is sent, in numbers and in words.
+    words : the summary; unit : what n counts; epsilon, devices : what is sent, in numbers and in words.
     rmse : the curator's error with `CURATOR_REPORTS` reports, in closed form; None where it has none.
     waiting : adversaries who still estimate a popularity and are not in it.
     pools : their names.
@@ -169,6 +167,7 @@ class Answer:
     curves: pl.DataFrame
     map: pl.DataFrame
     words: str
+    unit: str
     epsilon: CumulativeEpsilon
     devices: tuple[str, ...]
     rmse: float | None
@@ -177,7 +176,7 @@ class Answer:
 
 
 class Sample:
-    """The users of a game that were played so far."""
+    """The users of a game simulated so far."""
 
     def __init__(self, game: Game, n: int, seed: int, engine: Local) -> None:
         self._game, self._n, self._seed, self._engine = game, n, seed, engine
@@ -186,11 +185,11 @@ class Sample:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many users it had best have, one after another."""
-        return (KEPT_CROWD, *CROWDS) if self._game.device.memoizes else CROWDS
+        """Return the sample sizes of successive answers."""
+        return (FIRST_MEMOIZED_SAMPLE, *SAMPLE_SIZES) if self._game.device.memoizes else SAMPLE_SIZES
 
     def grow(self, users: int) -> None:
-        """Play until there are so many users, or all whom there are."""
+        """Simulate up to this many users, or all recorded ones."""
         most = users_to_play(self._game, users) or users
         size = min(BLOCK, self._game.block_users)
         for some in blocks(max(0, most - self.users), size):
@@ -199,7 +198,7 @@ class Sample:
         self.users = max(self.users, most)
 
     def answer(self, waiting: Sequence[str] = ()) -> Answer:
-        """What these users tell."""
+        """Return the results of these users."""
         game, outcomes = self._game, in_order(pl.concat(self._parts))
         rows = {name: by_user(select(outcomes, name, self._n)) for name in game.pool_counts}
         results = [
@@ -223,7 +222,8 @@ class Sample:
                 behavior_map(rows[best.adversary], k, CELLS if self.users >= MANY else FEW_CELLS),
                 self._n,
             ),
-            words=summary_text(results, {a.name: a.phrase for a in game.adversaries}),
+            words=summary_text(results, {a.name: a.phrase for a in game.adversaries}, unit=unit_of(game.policy)),
+            unit=unit_of(game.policy),
             epsilon=epsilon_of(game),
             devices=(in_words([epsilon_of(game)], game.policy), *devices_in_words(game)),
             rmse=expected_rmse(game.mechanism, game.popularity, CURATOR_REPORTS),
@@ -233,13 +233,13 @@ class Sample:
 
 
 def _of(adversary: str, table: pl.DataFrame, n: int | None = None) -> pl.DataFrame:
-    """The table of an attack."""
+    """Return the table of an attack with its adversary and n."""
     named = [pl.lit(adversary).alias("adversary"), *([] if n is None else [pl.lit(n).alias("n")])]
     return table.select(*named, pl.all())
 
 
 def answers(scenario: Scenario, n: int, seed: int, games: Games, engine: Local) -> Iterator[Answer]:
-    """The answer from few users, without adversaries who would have to be waited for; then from ever more."""
+    """Yield the answer from few users without pending adversaries, then from more users."""
     game, waiting = games.at_once(scenario, seed)
     if waiting:
         sample = Sample(game, n, seed, engine)
@@ -250,7 +250,7 @@ def answers(scenario: Scenario, n: int, seed: int, games: Games, engine: Local) 
 
 
 def refined(sample: Sample) -> Iterator[Answer]:
-    """The answers of ever larger crowds, as far as they take no more than `PATIENCE`."""
+    """Yield answers of growing samples, as long as each takes at most `PATIENCE`."""
     pace, before = 0.0, -1
     for users in sample.sizes:
         if pace * (users - sample.users) > PATIENCE:
@@ -267,7 +267,7 @@ def refined(sample: Sample) -> Iterator[Answer]:
 def side_by_side(
     settings: Sequence[tuple[Scenario, int, int]], games: Games, engine: Local
 ) -> Iterator[tuple[int, Answer]]:
-    """The number of a setting (scenario, n, seed) and its answer: of all settings, then again from more users."""
+    """Yield the index and answer of each setting (scenario, n, seed), then again from more users."""
     samples = [Sample(games.whole(scenario, seed, engine), n, seed, engine) for scenario, n, seed in settings]
     for several in zip(*(refined(sample) for sample in samples), strict=False):
         yield from enumerate(several)

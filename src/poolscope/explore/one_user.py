@@ -1,4 +1,4 @@
-"""The story of one user: what they pick, what their device sends of it, and what an adversary makes of every report."""
+"""Simulate one user: the objects, the reports, and the posterior after every report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from poolscope.population.behavior import NONE, draw_traces, draw_users, prefere
 from poolscope.population.universe import Universe
 
 MAX_MEMOIZED_COUNTS = 24
-"""After how many reports the story is told where answers are kept: the attack starts anew for each."""
+"""Number of posteriors with memoization, each of which is a separate attack."""
 
 MAX_USERS = 10_000_000
 
@@ -53,8 +53,8 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Story:
-    """A user, and all that an adversary learns of them; `told` are the events whose reports told most, by rank."""
+class UserHistory:
+    """A user and the posterior after each event; `facts` are the events with the largest Bayes factors, by rank."""
 
     user: int | str
     adversary: str
@@ -67,8 +67,10 @@ class Story:
     facts: tuple[int, ...]
 
 
-def story_of(game: Game, user: int, seed: int, adversary: str | None = None, most: int | None = None) -> Story:
-    """The story of a user of a game; `most` events at most. The adversary is the last where nobody says which."""
+def user_history(
+    game: Game, user: int, seed: int, adversary: str | None = None, most: int | None = None
+) -> UserHistory:
+    """Return the history of a user of a game, up to `most` events; the last adversary attacks by default."""
     if not 0 <= user < (len(game.recorded) if game.recorded else MAX_USERS):
         raise InputError("there is no such user", value=user, place="user")
     (estimate,) = estimate_of(np.array([user]), game.estimates)
@@ -114,7 +116,7 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
         )
     order = [step for step in steps if step.evidence is not None and step.evidence > 0]
     order.sort(key=lambda step: -(step.evidence or 0.0))
-    return Story(
+    return UserHistory(
         user=name,
         adversary=looking.name,
         pools=looking.hypotheses,
@@ -137,13 +139,13 @@ def _adversary(game: Game, name: str | None) -> Adversary:
 
 
 def _counts(horizon: int, fresh: bool) -> list[int]:
-    """After which reports the posterior is worked out."""
+    """Return the numbers of reports at which the posterior is computed."""
     count = horizon if fresh else min(horizon, MAX_MEMOIZED_COUNTS)
     return sorted(set(np.linspace(1, horizon, count).round().astype(int).tolist()))
 
 
 def _supports(game: Game, reports: Reports, adversary: Adversary) -> Floats:
-    """(reports, k) the likelihood of each report by itself, as a share of those of all pools."""
+    """Return the likelihood of each single report, normalized over pools: (reports, k)."""
     if not len(next(iter(reports.values()))):
         return np.zeros((0, len(adversary.hypotheses)))
     view, columns = views([adversary])
@@ -156,7 +158,7 @@ def _supports(game: Game, reports: Reports, adversary: Adversary) -> Floats:
 
 
 def _gains(of_truth: Floats, adversary: Adversary, iota: int, window: int | None) -> Floats:
-    """(reports,) what each added to the log odds of the preferred pool; a new pseudonym starts from the prior."""
+    """Return what each report added to the log odds of the preferred pool; a new pseudonym starts from the prior."""
     sure = np.clip(of_truth, 1e-300, 1 - 1e-16)
     odds = np.log(sure) - np.log1p(-sure)
     before = odds[:-1].copy()
@@ -168,7 +170,7 @@ def _gains(of_truth: Floats, adversary: Adversary, iota: int, window: int | None
 
 
 def in_words(reports: Reports, columns: Mapping[str, ReportColumn], universe: Universe) -> list[str]:
-    """Each report as a reader can take it in: its columns, of bits how many are set."""
+    """Return each report as text: its columns, and for bits the number set."""
     facts: list[list[str]] = []
     for name, column in columns.items():
         facts.append(_column_in_words(name, column, np.asarray(reports[name]), universe))

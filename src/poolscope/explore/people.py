@@ -1,4 +1,4 @@
-"""The users of a finished run or of a file of posteriors: of whom an adversary is surest, and how that came."""
+"""List the users of a finished run or a file of posteriors by confidence, with the history of each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.scenario.scenario import Scenario, load_scenario, parse
 from poolscope.workflows.audit.run_folder import Run, read_run
 
-MAX_PEOPLE = 500
-"""Users of each adversary that are listed: the surest."""
+MAX_LISTED_USERS = 500
+"""Most confident users of each adversary that are listed."""
 
 NEEDED = ("user", "adversary", "n", "guess", "confidence")
-"""Columns of posteriors that are looked at."""
+"""Columns of posteriors that are read."""
 
 RUN = (*NEEDED, "pool", "gamma", "delta")
 
@@ -29,13 +29,13 @@ EXPOSED_BY = "exposed"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class People:
+class UserTable:
     """Who is listed.
 
     Parameters
     ----------
     name : of the folder or file; users : how many there are in all.
-    rows : the surest of each adversary after their last report, with the columns that there are.
+    rows : the most_confident of each adversary after their last report, with the columns that there are.
     known : every row of every user who is listed, at every n; a run's are read where they are asked for.
     exposed_at : the confidence of `EXPOSED_BY`, which only a run has.
     scenario, seed : how a run was played, so that it can be told again; None of a file of posteriors.
@@ -63,7 +63,7 @@ class People:
         return found.select("adversary", "n", "guess", "confidence").sort("n", maintain_order=True).to_dicts()
 
 
-def people_of_run(folder: Path) -> People:
+def users_of_run(folder: Path) -> UserTable:
     """The users of a run's folder."""
     run = read_run(folder)
     last = max(n for _, n in run.outcomes.attacks())
@@ -72,11 +72,11 @@ def people_of_run(folder: Path) -> People:
     names = [name for name in names if name != NON_PRIVATE] or names
     first = run.summary.results[0]
     exposed = pl.col(EXPOSED_AT_THRESHOLD if first.exposed else EXPOSED[first.exposed_at]).alias(EXPOSED_BY)
-    surest = [_surest(run.outcomes.parts((name, last), [*RUN, exposed])) for name in names]
-    return People(
+    most_confident = [_most_confident(run.outcomes.parts((name, last), [*RUN, exposed])) for name in names]
+    return UserTable(
         name=folder.resolve().name,
         users=run.summary.users,
-        rows=pl.concat(surest),
+        rows=pl.concat(most_confident),
         known=run.outcomes,
         exposed_at=first.exposed_at,
         scenario=_scenario(run),
@@ -84,7 +84,7 @@ def people_of_run(folder: Path) -> People:
     )
 
 
-def people_of_posteriors(path: Path) -> People:
+def users_of_posteriors(path: Path) -> UserTable:
     """The users of a file of posteriors, which must fit into memory."""
     parts = []
     for batch in open_table(path).batches(NEEDED, held=HELD):
@@ -103,28 +103,28 @@ def people_of_posteriors(path: Path) -> People:
         )
     table = pl.concat(parts)
     last = table.group_by("user", "adversary", maintain_order=True).agg(pl.all().sort_by("n").last())
-    rows = pl.concat([_surest(iter([some])) for some in last.partition_by("adversary", maintain_order=True)])
-    return People(name=path.name, users=table["user"].n_unique(), rows=rows, known=table)
+    rows = pl.concat([_most_confident(iter([some])) for some in last.partition_by("adversary", maintain_order=True)])
+    return UserTable(name=path.name, users=table["user"].n_unique(), rows=rows, known=table)
 
 
-def _surest(parts: Iterator[pl.DataFrame]) -> pl.DataFrame:
-    """The users of whom an adversary is surest, part by part: only so many are held."""
+def _most_confident(parts: Iterator[pl.DataFrame]) -> pl.DataFrame:
+    """Return the users with the highest confidence, part by part, so that few are in memory."""
     kept: pl.DataFrame | None = None
     for part in parts:
         both = _plain(part) if kept is None else pl.concat([kept, _plain(part)])
-        kept = both.sort("confidence", descending=True, maintain_order=True).head(MAX_PEOPLE)
+        kept = both.sort("confidence", descending=True, maintain_order=True).head(MAX_LISTED_USERS)
     assert kept is not None
     return kept
 
 
 def _plain(part: pl.DataFrame) -> pl.DataFrame:
-    """Names as texts, which those of two files have in common."""
+    """Return the part with names as texts, which two files have in common."""
     texts = [name for name in ("user", "adversary", "guess", "pool") if name in part.columns]
     return part.with_columns(pl.col(texts).cast(pl.String), pl.col("n").cast(pl.Int64))
 
 
 def _scenario(run: Run) -> Scenario | None:
-    """The scenario of a run; its file is trusted to name others only where it still is the one that was played."""
+    """Return the scenario of a run; trust its file references only if the file is unchanged."""
     kept = run.summary.scenario
     try:
         there = load_scenario(kept.file)

@@ -1,7 +1,7 @@
-"""The explorer's server: it listens on this machine only, opens the browser, and answers its requests.
+"""Serve the explorer on this machine only, and open the browser.
 
-Every address begins with a token that only the browser which was opened knows. Requests under another host's name, or
-from another site's page, are refused, so that no page elsewhere can ask through the reader's browser.
+Every URL begins with a secret token. Requests with another host name or from another origin are refused, so that no
+other site can send requests through the user's browser.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ from poolscope.core.files import plain
 from poolscope.core.tables.reading import ENDINGS
 from poolscope.explore import view
 from poolscope.explore.answers import Games, Sample, Stoppable, answers, side_by_side
-from poolscope.explore.controls import controls, in_words
-from poolscope.explore.one_user import story_of
-from poolscope.explore.people import People, people_of_posteriors, people_of_run
-from poolscope.explore.settings import Setting, Shelf
-from poolscope.explore.streams import RETRY_AFTER, Busy, Streams
+from poolscope.explore.one_user import user_history
+from poolscope.explore.people import UserTable, users_of_posteriors, users_of_run
+from poolscope.explore.settings import Scenarios, Setting, controls, setting_text
+from poolscope.explore.streams import RETRY_AFTER, AllStreamsBusy, Streams
 from poolscope.html.render import javascript, render
 from poolscope.inference.levels import in_percent
 from poolscope.scenario.scenario import load_scenario
@@ -46,7 +45,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Vega puts styles into the page; nothing else comes from inside it, and nothing from elsewhere."""
+"""Vega needs inline styles; nothing else is inline, and nothing is loaded from elsewhere."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -58,21 +57,21 @@ HEADERS = {
 }
 
 FIRST = "apple-emojis"
-"""The scenario of a page that was opened without one."""
+"""Default scenario."""
 
 MAX_COMPARED = 4
-"""Settings side by side."""
+"""Largest number of compared settings."""
 
 MAX_REQUESTS = 8
-"""Requests that are worked on at a time, beside the streams; others wait."""
+"""Largest number of concurrent requests, besides streams."""
 
 
 @dataclass(kw_only=True)
 class Explorer:
-    """What there is to explore, and what is kept between two requests."""
+    """The state of the explorer between requests."""
 
-    shelf: Shelf
-    people: People | None = None
+    shelf: Scenarios
+    people: UserTable | None = None
     seed: int = 0
     games: Games = field(default_factory=Games)
     streams: Streams = field(default_factory=Streams)
@@ -80,16 +79,16 @@ class Explorer:
 
     @property
     def start(self) -> str:
-        """The scenario that the page opens with."""
+        """Return the scenario that the page opens with."""
         return self.shelf.given.name if self.shelf.given else FIRST
 
     def close(self) -> None:
-        """Ask all work to end."""
+        """Ask all tasks to stop."""
         self.streams.close()
 
 
 class Guarded:
-    """The application, for requests that come from its own page alone."""
+    """The application, restricted to requests of its own page."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app, self._prefix = app, f"/{token}/"
@@ -112,7 +111,7 @@ class Guarded:
 
 
 def application(explorer: Explorer, token: str, port: int) -> ASGIApp:
-    """The server's answers, at http://127.0.0.1:port/token/."""
+    """Return the application at http://127.0.0.1:port/token/."""
     ways: dict[str, Callable[[Explorer, Request], Response]] = {
         "": _page,
         "vega.js": _bundle,
@@ -131,7 +130,7 @@ def application(explorer: Explorer, token: str, port: int) -> ASGIApp:
         async def endpoint(request: Request) -> Response:
             try:
                 response = await to_thread.run_sync(way, explorer, request, limiter=explorer.requests)
-            except Busy as error:
+            except AllStreamsBusy as error:
                 response = JSONResponse({"error": str(error)}, 503, headers={"Retry-After": str(RETRY_AFTER)})
             except PoolscopeError as error:
                 response = JSONResponse({"error": str(error)}, status_code=400)
@@ -186,7 +185,7 @@ def _answers(explorer: Explorer, request: Request) -> Response:
         scenario, n = explorer.shelf.played(setting)
         for answer in answers(scenario, n, setting.seed, explorer.games, engine):
             yield view.answer(answer) | {"command": _command(explorer, setting, answer.users)}
-            # after the numbers, for which nobody should wait
+            # figures after the numbers, which are faster
             yield {"pictures": view.pictures(answer)}
 
     return explorer.streams.open(found)
@@ -199,7 +198,7 @@ def _comparison(explorer: Explorer, request: Request) -> Response:
 
     def found(engine: Stoppable) -> Iterator[dict[str, Any]]:
         scenarios = [(*explorer.shelf.played(setting), setting.seed) for setting in settings]
-        names = [in_words(made[0], setting.changes) for made, setting in zip(scenarios, settings, strict=True)]
+        names = [setting_text(made[0], setting.changes) for made, setting in zip(scenarios, settings, strict=True)]
         for place, answer in side_by_side(scenarios, explorer.games, engine):
             yield {"place": place, "name": names[place], **view.compared(answer)}
 
@@ -214,7 +213,7 @@ def _story(explorer: Explorer, request: Request) -> Response:
     game, waiting = explorer.games.at_once(scenario, setting.seed)
     if asked.get("adversary") in waiting or not game.adversaries:
         game = explorer.games.whole(scenario, setting.seed, Stoppable())
-    facts = story_of(game, int(asked["user"]), setting.seed, asked.get("adversary"), n)
+    facts = user_history(game, int(asked["user"]), setting.seed, asked.get("adversary"), n)
     return JSONResponse(view.story(facts) | {"adversaries": [a.name for a in scenario.adversaries]})
 
 
@@ -254,7 +253,7 @@ def _settings(request: Request) -> list[Setting]:
 
 
 def _command(explorer: Explorer, setting: Setting, users: int) -> str:
-    """What plays the same on a command line; a changed scenario is to be kept as a file before."""
+    """Return the command that reproduces a setting; a changed scenario must be saved as a file first."""
     scenario = explorer.shelf.scenario(setting.scenario)
     file = f"{scenario.name}-explored.toml" if setting.changes else scenario.file
     return f"poolscope audit {shlex.quote(file)} --users {users} --seed {setting.seed}"
@@ -263,7 +262,7 @@ def _command(explorer: Explorer, setting: Setting, users: int) -> str:
 MISSING = "the explorer needs starlette and uvicorn; install them with: pip install 'poolscope[explore]'"
 
 LEAVING = 1
-"""Seconds that open answers have when the explorer ends."""
+"""Seconds that open responses have at shutdown."""
 
 try:
     import uvicorn
@@ -274,16 +273,16 @@ except ImportError as error:
 
 
 def explorer_of(what: str | None, seed: int) -> Explorer:
-    """What is to be explored: a scenario, a run's folder, a file of posteriors, or the built-in scenarios."""
+    """Return the explorer of a scenario, a run's folder, a file of posteriors, or the built-in scenarios."""
     if what is None:
-        return Explorer(shelf=Shelf(), seed=seed)
+        return Explorer(shelf=Scenarios(), seed=seed)
     path = Path(what)
     if path.is_dir():
-        people = people_of_run(path)
-        return Explorer(shelf=Shelf(people.scenario), people=people, seed=people.seed)
+        people = users_of_run(path)
+        return Explorer(shelf=Scenarios(people.scenario), people=people, seed=people.seed)
     if path.suffix.lower() in ENDINGS:
-        return Explorer(shelf=Shelf(), people=people_of_posteriors(path), seed=seed)
-    return Explorer(shelf=Shelf(load_scenario(what)), seed=seed)
+        return Explorer(shelf=Scenarios(), people=users_of_posteriors(path), seed=seed)
+    return Explorer(shelf=Scenarios(load_scenario(what)), seed=seed)
 
 
 def explore(
@@ -294,7 +293,7 @@ def explore(
     seed: int = 0,
     opened: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve the explorer until the process is asked to end; `opened` gets its address once it can be asked there."""
+    """Serve the explorer until the process is interrupted; call `opened` with its URL once it listens."""
     explorer = explorer_of(what, seed)
     with _listening(port) as sock:
         bound, token = sock.getsockname()[1], secrets.token_urlsafe(24)
@@ -308,28 +307,28 @@ def explore(
             if browser:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        # the server ends by itself when it is asked to; then the signal is raised once more
+        # uvicorn shuts down on a signal and then raises it again
         with suppress(KeyboardInterrupt):
             Server(config, ready).run(sockets=[sock])
         explorer.close()
 
 
 class Server(uvicorn.Server):
-    """A server that says when it listens."""
+    """A server with a callback once it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and only then say so."""
+        """Listen, then call back."""
         await super().startup(sockets)
         if self.started:
             self._ready()
 
 
 def _warm(explorer: Explorer) -> None:
-    """Have ready what the first answer would wait for: kernels, libraries, the JavaScript of the pictures."""
+    """Prepare what the first answer needs: kernels, libraries, JavaScript."""
     with suppress(PoolscopeError):
         javascript()
         scenario, n = explorer.shelf.played(Setting(scenario=explorer.start, seed=explorer.seed))

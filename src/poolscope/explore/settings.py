@@ -1,4 +1,4 @@
-"""A setting: a scenario, and what somebody has changed of it by hand."""
+"""Represent a setting of the explorer, a scenario with changes, and describe its controls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.files import parse_json
 from poolscope.devices.registry import MECHANISMS
+from poolscope.metrics.text import number
 from poolscope.scenario.build import adversaries_without_memoization
+from poolscope.scenario.model import DensityTable, PriorTable
 from poolscope.scenario.scenario import Scenario, builtin_names, load_scenario
 from poolscope.workflows.compare import variants
 
@@ -32,21 +34,21 @@ KEYS = (
     "users.behavior.polarization",
     N,
 )
-"""What can be changed: keys of a scenario, none of them a file, and n: after how many reports the adversary guesses."""
+"""Keys that a setting may change: keys of a scenario other than files, and n."""
 
 LARGEST_N = 2000
-"""Reports of a user that are still played while somebody waits."""
+"""Largest n of an interactive simulation."""
 
 USUAL_N = 90
-"""After how many reports the adversary guesses, about, where nobody says."""
+"""Default n, approximately."""
 
 LONGEST = 20_000
-"""Characters of a setting."""
+"""Largest length of a setting, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A scenario's name, the keys of ``KEYS`` that differ from it (None: taken away), and who plays."""
+    """A scenario's name, the changed keys of ``KEYS`` (None removes one), and the seed."""
 
     scenario: str
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -54,7 +56,7 @@ class Setting:
 
     @classmethod
     def from_json(cls, text: str) -> Setting:
-        """What a page's address says; anybody may have written it."""
+        """Parse the setting of a URL, which is untrusted."""
         if len(text) > LONGEST:
             raise InputError(f"must have at most {LONGEST} characters", place="setting")
         found = parse_json(text, place="setting")
@@ -72,13 +74,13 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """The scenarios that settings may start from: the built-in ones, and one that was given by its file."""
+class Scenarios:
+    """The scenarios that settings may start from: the built-in ones, and one given as a file."""
 
     given: Scenario | None = None
 
     def scenario(self, name: str) -> Scenario:
-        """The scenario of a name; no name is a path."""
+        """Return the scenario of a name; a name is never a path."""
         if self.given is not None and name == self.given.name:
             return self.given
         if name not in self.names:
@@ -87,17 +89,17 @@ class Shelf:
 
     @property
     def names(self) -> list[str]:
-        """The given one first, then those that need no file of somebody's own."""
+        """Return the given scenario first, then the built-in ones that need no file."""
         own = [self.given.name] if self.given else []
         return list(dict.fromkeys([*own, *_alone()]))
 
     def played(self, setting: Setting) -> tuple[Scenario, int]:
-        """The scenario of a setting as it is played, and after how many reports guesses are told."""
+        """Return the scenario of a setting as it is simulated, and its n."""
         n = setting.changes.get(N) or usual_n(self.scenario(setting.scenario))
         return self.changed(replace(setting, changes={**setting.changes, N: n})), n
 
     def changed(self, setting: Setting) -> Scenario:
-        """The scenario of a setting, which its TOML plays again."""
+        """Return the scenario of a setting, whose TOML reproduces it."""
         base = self.scenario(setting.scenario)
         changes = dict(setting.changes)
         made = _mechanised(base, changes.pop(KIND, None), changes.pop(EPSILON, None))
@@ -107,7 +109,7 @@ class Shelf:
         if changes.get("devices.memoize") is False:
             changes["devices.instantaneous"] = None
             changes["adversary"] = adversaries_without_memoization(made)
-        # a default of the format would be written, were it not taken away
+        # remove a default, which would be written otherwise
         if changes.get("devices.sampling_rate") == 1:
             changes["devices.sampling_rate"] = None
         return made.replace(changes)
@@ -115,13 +117,13 @@ class Shelf:
 
 @cache
 def _alone() -> tuple[str, ...]:
-    """The built-in scenarios without recorded users."""
+    """Return the built-in scenarios without recorded users."""
     every = ((name, load_scenario(name).users) for name in builtin_names())
     return tuple(name for name, users in every if users is None or users.traces is None)
 
 
 def observations(scenario: Scenario, n: Any) -> list[int]:
-    """The scenario's observation counts, and n among them."""
+    """Return the scenario's observation counts with n added."""
     if type(n) is not int or not 1 <= n <= LARGEST_N:
         raise InputError(f"must be a whole number from 1 to {LARGEST_N}", value=n, place=N)
     if scenario.attack is None:
@@ -130,21 +132,21 @@ def observations(scenario: Scenario, n: Any) -> list[int]:
 
 
 def usual_n(scenario: Scenario) -> int:
-    """The observation count that a scenario is told by: the one nearest to 90."""
+    """Return the observation count nearest to 90."""
     if scenario.attack is None:
         raise scenario.missing("attack")
     return min(scenario.attack.observations, key=lambda n: abs(n - USUAL_N))
 
 
 def horizon(scenario: Scenario) -> int:
-    """Until how many reports a scenario looks."""
+    """Return the largest observation count of a scenario."""
     if scenario.attack is None:
         raise scenario.missing("attack")
     return scenario.attack.observations[-1]
 
 
 def _mechanised(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
-    """The scenario with another mechanism or epsilon, as `compare` has it."""
+    """Return the scenario with another mechanism or epsilon, as in `compare`."""
     if kind is None and epsilon is None:
         return base
     for value, what, place in ((kind, str, KIND), (epsilon, int | float, EPSILON)):
@@ -155,7 +157,7 @@ def _mechanised(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
 
 
 def offered(scenario: Scenario) -> dict[str, bool]:
-    """The mechanisms that a scenario has all parameters for, and whether each has an epsilon to choose."""
+    """Return the mechanisms whose parameters a scenario has, and whether each takes an epsilon."""
     found = {}
     for kind, maker in MECHANISMS.items():
         known = inspect.signature(maker).parameters
@@ -164,3 +166,155 @@ def offered(scenario: Scenario) -> dict[str, bool]:
         if not lacking or kind == scenario.mechanism.kind:
             found[kind] = "epsilon" in known
     return found
+
+
+MECHANISM_DESCRIPTIONS = {
+    "cms": "Count Mean Sketch (Apple)",
+    "cms-no-hash": "Count Mean Sketch without hashing",
+    "hcms": "Hadamard Count Mean Sketch (Apple)",
+    "identity": "no mechanism: the object itself",
+    "grr": "generalized randomized response",
+    "sue": "symmetric unary encoding",
+    "oue": "optimized unary encoding",
+    "she": "summation with histogram encoding",
+    "the": "thresholding with histogram encoding",
+    "spotme": "SpotMe unary encoding",
+    "blh": "binary local hashing",
+    "olh": "optimized local hashing",
+    "ss": "subset selection",
+    "hr": "Hadamard response",
+    "rappor": "RAPPOR: memoized Bloom filter (Chrome)",
+    "pi-rappor": "PI-RAPPOR: random projective line",
+    "l-grr": "memoized GRR, instantaneous GRR",
+    "l-sue": "memoized SUE, instantaneous SUE",
+    "l-osue": "memoized OUE, instantaneous SUE",
+    "l-oue": "memoized OUE, instantaneous OUE",
+    "l-soue": "memoized SUE, instantaneous OUE",
+    "loloha": "memoized local hash, instantaneous GRR",
+    "dbitflip": "memoized bits of a few buckets (Microsoft)",
+}
+"""Descriptions of mechanisms; one without an entry is listed by its name."""
+
+MAX_POOLS = 24
+"""Largest number of pools whose sizes can be set."""
+
+CHANGES = {
+    "devices.reports_per_day": "{} per day",
+    "devices.cap": "cap {}",
+    "devices.rotate_after": "pseudonym rotates after {}",
+    "devices.sampling_rate": "{} of events",
+    "popularity.exponent": "exponent {}",
+    N: "n = {}",
+}
+"""How a changed number is written in one line."""
+
+
+def controls(scenario: Scenario) -> list[dict[str, Any]]:
+    """Return all controls; ``why`` explains a disabled one."""
+    devices, largest = scenario.devices, max(horizon(scenario), usual_n(scenario), 180)
+    return [
+        _mechanisms(scenario),
+        _slider(EPSILON, "ε per report", "Bounds what one report reveals: smaller is more private.")
+        | {"value": scenario.mechanism.epsilon or 1.0, "least": 0.1, "most": 16, "log": True, "digits": 2},
+        _slider(N, "Reports seen, n", "Number of a user's reports (events, with a cap or sampling) before the guess.")
+        | {"value": usual_n(scenario), "least": 1, "most": min(largest, LARGEST_N), "whole": True},
+        _limit("devices.reports_per_day", "Reports per day", "Converts reports to days, and ε to ε per year.")
+        | {"value": devices.reports_per_day, "usual": 1, "least": 0.1, "most": 100, "log": True, "digits": 2},
+        _limit("devices.cap", "Cap", "Largest number of reports that a device ever sends.")
+        | {"value": devices.cap, "usual": 30, "least": 1, "most": largest, "whole": True, "log": True},
+        _limit(
+            "devices.rotate_after", "Rotate after", "Reports per pseudonym; reports of two pseudonyms are not linked."
+        )
+        | {"value": devices.rotate_after, "usual": 7, "least": 1, "most": largest, "whole": True, "log": True},
+        _slider("devices.sampling_rate", "Sampling rate", "Probability that a device reports an event.")
+        | {"value": devices.sampling_rate, "least": 0.01, "most": 1, "log": True, "digits": 2},
+        {
+            "key": "devices.memoize",
+            "label": "Memoization",
+            "words": "A device randomizes each object once and repeats the response. Slower to simulate.",
+            "form": "check",
+            "value": scenario.memoizes,
+        },
+        _pools(scenario),
+        _exponent(scenario),
+        _curve(scenario, "interest", "Relevant interest γ", "How often users pick from any of the pools."),
+        _curve(scenario, "polarization", "Polarization δ", "Share of these picks from the preferred pool."),
+    ]
+
+
+def _mechanisms(scenario: Scenario) -> dict[str, Any]:
+    kinds = offered(scenario)
+    texts = {
+        kind: f"{kind}: {MECHANISM_DESCRIPTIONS[kind]}" if kind in MECHANISM_DESCRIPTIONS else kind for kind in kinds
+    }
+    return {
+        "key": KIND,
+        "label": "Mechanism",
+        "words": "How a device randomizes an object before it sends a report.",
+        "form": "choice",
+        "value": scenario.mechanism.kind,
+        "options": [{"value": kind, "text": text} for kind, text in texts.items()],
+        "with_epsilon": [kind for kind, has in kinds.items() if has],
+    }
+
+
+def _slider(key: str, label: str, words: str) -> dict[str, Any]:
+    return {"key": key, "label": label, "words": words, "form": "slider"}
+
+
+def _limit(key: str, label: str, words: str) -> dict[str, Any]:
+    """Return a slider that can be disabled."""
+    return _slider(key, label, words) | {"optional": True}
+
+
+def _pools(scenario: Scenario) -> dict[str, Any]:
+    table = scenario.universe_table
+    found = {
+        "key": "universe.pools",
+        "label": "Objects in each pool",
+        "words": "Number of objects in each pool; the rest of the universe is neutral.",
+        "form": "sizes",
+        "value": dict(table.pools or {}),
+        "size": table.size,
+    }
+    if table.pools is None:
+        return found | {"why": "This scenario lists its objects and pools in a file."}
+    if len(table.pools) > MAX_POOLS:
+        return found | {"value": {}, "why": f"This scenario has {len(table.pools)} pools, too many to list."}
+    return found
+
+
+def _exponent(scenario: Scenario) -> dict[str, Any]:
+    table = scenario.popularity_table
+    words = "Zipf exponent: 0 is uniform; at 2, few objects dominate."
+    found = _slider("popularity.exponent", "Popularity exponent", words) | {"least": 0, "most": 3, "digits": 2}
+    if table is None or table.kind != "zipf":
+        return found | {"value": 1, "why": "The popularity of this scenario has no exponent."}
+    return found | {"value": table.exponent}
+
+
+def _curve(scenario: Scenario, field: str, label: str, words: str) -> dict[str, Any]:
+    users = scenario.users
+    found = {"key": f"users.behavior.{field}", "label": label, "words": words, "form": "curve", "value": [1, 1]}
+    if users is not None and users.traces is not None:
+        return found | {"why": "This scenario has recorded users."}
+    given = getattr((users and users.behavior) or PriorTable(), field)
+    if isinstance(given, DensityTable) and given.beta is not None:
+        return found | {"value": list(given.beta)}
+    if isinstance(given, DensityTable):
+        return found | {"why": "This scenario gives the behavior as a table."}
+    return found
+
+
+def setting_text(scenario: Scenario, changes: Mapping[str, Any]) -> str:
+    """Return a setting in one line, for a comparison: its mechanism and its changes."""
+    epsilon = scenario.mechanism.epsilon
+    facts = [scenario.mechanism.kind if epsilon is None else f"{scenario.mechanism.kind}, ε = {number(epsilon)}"]
+    for key, words in CHANGES.items():
+        value = changes.get(key)
+        if isinstance(value, int | float):
+            facts.append(words.format(f"{100 * value:.3g}%" if key == "devices.sampling_rate" else number(value)))
+    facts += ["memoized"] * scenario.memoizes
+    facts += ["other pools"] * ("universe.pools" in changes or "universe.size" in changes)
+    facts += ["other users"] * any(key.startswith("users.") for key in changes)
+    return f"{scenario.name}: {', '.join(facts)}"

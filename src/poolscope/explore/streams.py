@@ -1,4 +1,4 @@
-"""Streams of events, a bounded number at a time: each of them plays users, which takes threads and memory."""
+"""Stream server-sent events, a bounded number at a time: each simulates users, which takes threads and memory."""
 
 from __future__ import annotations
 
@@ -15,58 +15,59 @@ from poolscope.core.errors import PoolscopeError
 from poolscope.explore.answers import Stoppable
 
 MAX_STREAMS = 8
-"""Streams at a time; a page has at most two."""
+"""Largest number of streams; a page has at most two."""
 
 RETRY_AFTER = 2
-"""Seconds after which a page that found no free stream may ask again."""
+"""Seconds until a page without a free stream asks again."""
 
 Events = Iterator[dict[str, Any]]
 
 
-class Busy(PoolscopeError):
-    """All streams are taken."""
+class AllStreamsBusy(PoolscopeError):
+    """All streams are in use."""
 
 
 class Streams:
-    """The streams that are open, and those that were left and are still being worked on."""
+    """The open streams, and abandoned ones that still compute."""
 
     def __init__(self, maximum: int = MAX_STREAMS) -> None:
         self._free = threading.BoundedSemaphore(maximum)
         self._limiter, self._maximum = CapacityLimiter(maximum), maximum
-        self._open: set[Work] = set()
+        self._open: set[StreamTask] = set()
 
-    def open(self, found: Callable[[Stoppable], Events]) -> Stream:
-        """A stream of what is found; `Busy` where there are as many as there may be."""
+    def open(self, found: Callable[[Stoppable], Events]) -> EventStream:
+        """Return a stream of events; raise `AllStreamsBusy` at the limit."""
         if not self._free.acquire(blocking=False):
-            raise Busy(f"the explorer is busy with {self._maximum} answers; it is asked again in {RETRY_AFTER} s")
-        work = Work(found, self._over)
+            raise AllStreamsBusy(
+                f"the explorer is busy with {self._maximum} answers; it is asked again in {RETRY_AFTER} s"
+            )
+        work = StreamTask(found, self._over)
         self._open.add(work)
-        return Stream(work, self._limiter)
+        return EventStream(work, self._limiter)
 
     def close(self) -> None:
-        """Ask all work to end."""
+        """Ask all tasks to stop."""
         for work in list(self._open):
             work.engine.stop.set()
 
-    def _over(self, work: Work) -> None:
+    def _over(self, work: StreamTask) -> None:
         self._open.discard(work)
         self._free.release()
 
 
-class Work:
-    """What a stream is made of, one event after another.
+class StreamTask:
+    """The computation behind a stream, one event after another.
 
-    It is over when the stream is closed and no thread works on it: a thread that was left in the middle still takes
-    its memory.
+    It ends when the stream is closed and no thread runs it: an abandoned thread still holds memory.
     """
 
-    def __init__(self, found: Callable[[Stoppable], Events], over: Callable[[Work], None]) -> None:
+    def __init__(self, found: Callable[[Stoppable], Events], over: Callable[[StreamTask], None]) -> None:
         self.engine = Stoppable()
         self._events, self._over = found(self.engine), over
         self._lock, self._closed, self._working = threading.Lock(), False, False
 
     def step(self) -> dict[str, Any] | None:
-        """The next event, or None after the last one."""
+        """Return the next event, or None after the last one."""
         with self._lock:
             if self._closed:
                 return None
@@ -80,7 +81,7 @@ class Work:
                     self._over(self)
 
     def close(self) -> None:
-        """Nobody waits for another event."""
+        """Stop: the page no longer waits for events."""
         self.engine.stop.set()
         with self._lock:
             if not self._closed and not self._working:
@@ -88,10 +89,10 @@ class Work:
             self._closed = True
 
 
-class Stream(StreamingResponse):
-    """Events as they are found; when the page goes away, or asks for something else, the work ends early."""
+class EventStream(StreamingResponse):
+    """A response of events; the computation stops early when the page disconnects."""
 
-    def __init__(self, work: Work, limiter: CapacityLimiter) -> None:
+    def __init__(self, work: StreamTask, limiter: CapacityLimiter) -> None:
         super().__init__(self._text(), media_type="text/event-stream")
         self._work, self._limiter = work, limiter
 

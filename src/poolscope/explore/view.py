@@ -1,4 +1,4 @@
-"""Answers and stories as the page gets them: words, numbers with intervals, and the specifications of pictures."""
+"""Convert answers and user histories to JSON: texts, numbers with CIs, and specifications of figures."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import polars as pl
 from poolscope import figures
 from poolscope.core.files import plain
 from poolscope.explore.answers import CURATOR_REPORTS, Answer
-from poolscope.explore.one_user import Story
+from poolscope.explore.one_user import UserHistory
 from poolscope.figures.saving import specification
-from poolscope.html.render import tied
 from poolscope.html.tables import cards, decimal, interval, large_percent
 from poolscope.inference.levels import in_percent
 from poolscope.metrics.records import Record
@@ -21,14 +20,14 @@ from poolscope.metrics.text import number, percent
 
 
 def answer(found: Answer) -> dict[str, Any]:
-    """An answer, for JSON."""
+    """Return an answer as JSON."""
     best = found.strongest_attack
     return {
         "users": found.users,
         "n": found.n,
         "waiting": list(found.waiting),
-        "words": tied(found.words),
-        "devices": [tied(words) for words in found.devices],
+        "words": found.words,
+        "devices": list(found.devices),
         "tiles": [*_tiles(best), _epsilon(found), _curator(found.rmse)],
         "adversary": best.adversary,
         "results": [record.as_json() for record in found.results],
@@ -36,10 +35,10 @@ def answer(found: Answer) -> dict[str, Any]:
 
 
 def pictures(found: Answer) -> dict[str, Any]:
-    """The specifications of an answer's pictures, each by the name of its place."""
+    """Return the specifications of an answer's figures, by name."""
     k = len(found.pools)
     charts = {
-        "exposure": figures.exposure_curves(found.exposure, n=found.n),
+        "exposure": figures.exposure_curves(found.exposure, n=found.n, unit=found.unit),
         "precision": figures.precision_null_rate(found.curves, k),
         "map": figures.behavior_maps(found.map, k),
     }
@@ -47,31 +46,35 @@ def pictures(found: Answer) -> dict[str, Any]:
 
 
 def _tiles(best: Record) -> list[dict[str, str]]:
-    """The numbers of the best attack, and what no attack can beat."""
+    """Return the key numbers of the strongest attack, and the bound for every adversary."""
     tiles = [card._asdict() for card in cards(best)]
-    chance = f"at random: {percent(best.baseline)}"
-    bound = _tile(large_percent(best.success_bound), "is the most that anybody could guess rightly", chance)
-    return [*tiles, _tile(decimal(best.auc_pn.value), "AUC of the attack", interval(best.auc_pn, decimal)), bound]
+    chance = f"random: {percent(best.baseline)}"
+    bound = _tile(large_percent(best.success_bound), "correct guesses: bound for every adversary", chance)
+    return [*tiles, _tile(decimal(best.auc_pn.value), "AUC-PN of the attack", interval(best.auc_pn, decimal)), bound]
 
 
 def _epsilon(found: Answer) -> dict[str, str]:
-    """What epsilons add up to."""
+    """Return epsilon per report, or per day and year where the rate is known."""
     epsilon = found.epsilon
     if epsilon.day is None:
-        known = f"{_rounded(epsilon.total)} in all" if epsilon.total is not None else "set reports a day for a year's"
-        return _tile(_rounded(epsilon.report), "epsilon of a report", known)
-    return _tile(_rounded(epsilon.day), "epsilon a day", f"{_rounded(epsilon.year)} a year")
+        known = (
+            f"total {_rounded(epsilon.total)}"
+            if epsilon.total is not None
+            else "set reports per day for a yearly total"
+        )
+        return _tile(_rounded(epsilon.report), "ε per report", known)
+    return _tile(_rounded(epsilon.day), "ε per day", f"{_rounded(epsilon.year)} per year")
 
 
 def _curator(rmse: float | None) -> dict[str, str]:
-    label = f"error of the curator's frequencies from {CURATOR_REPORTS:,} reports"
+    label = f"RMSE of a frequency from {CURATOR_REPORTS:,} reports"
     if rmse is None:
-        return _tile("–", label, "no closed form")
-    return _tile(f"{100 * rmse:.2g} %", label, "RMSE, in closed form")
+        return _tile("–", label, "no analytical error")
+    return _tile(f"{100 * rmse:.2g}%", label, "analytical")
 
 
 def _tile(value: str, label: str, note: str) -> dict[str, str]:
-    return {"value": tied(value), "label": tied(label), "note": tied(note)}
+    return {"value": value, "label": label, "note": note}
 
 
 def _rounded(value: float | None) -> str:
@@ -81,40 +84,39 @@ def _rounded(value: float | None) -> str:
 
 
 def compared(found: Answer) -> dict[str, Any]:
-    """A row of the comparison: each cell a value and its interval."""
+    """Return a row of the comparison: each cell a value and its CI."""
     best = found.strongest_attack
-
-    guessed, surest, exposed = (list(card[::2]) for card in cards(best))
+    correct, confident, exposed = (list(card[::2]) for card in cards(best))
     return {
         "users": found.users,
         "cells": [
             [best.adversary, f"n = {found.n:,}"],
-            guessed,
-            surest,
-            [exposed[0], tied(f"at {in_percent(best.exposed_at)}: {exposed[1]}".rstrip(": "))],
+            correct,
+            confident,
+            [exposed[0], f"≥ {in_percent(best.exposed_at)}: {exposed[1]}".rstrip(": ")],
             [decimal(best.auc_pn.value), interval(best.auc_pn, decimal)],
-            [tied(large_percent(best.success_bound)), ""],
-            ["–" if found.rmse is None else f"{100 * found.rmse:.2g}\u202f%", ""],
+            [large_percent(best.success_bound), ""],
+            ["–" if found.rmse is None else f"{100 * found.rmse:.2g}%", ""],
             [_rounded(found.epsilon.year), ""],
         ],
     }
 
 
 COMPARED = (
-    "Best adversary",
-    "Guessed rightly",
-    "Surest tenth right",
+    "Strongest adversary",
+    "Correct",
+    "Correct in top 10%",
     "Exposed",
-    "AUC",
-    "At most",
-    "Curator's error",
-    "Epsilon a year",
+    "AUC-PN",
+    "Bound",
+    "RMSE",
+    "ε per year",
 )
-"""The columns of the comparison."""
+"""Columns of the comparison."""
 
 
-def story(found: Story) -> dict[str, Any]:
-    """A user's story, for JSON, with the picture of how belief grows."""
+def story(found: UserHistory) -> dict[str, Any]:
+    """Return a user's history as JSON, with the figure of the posterior."""
     after = [found.prior, *(step.posterior for step in found.steps)]
     rows = [
         {"n": n, "line": pool, "posterior": belief}
@@ -125,7 +127,7 @@ def story(found: Story) -> dict[str, Any]:
 
 
 def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How sure adversaries were of a user, as a table and as a picture."""
+    """Return the confidence of adversaries about a user, as a table and a figure."""
     table = pl.DataFrame(
         [{"n": row["n"], "line": row["adversary"], "posterior": row["confidence"]} for row in rows],
         schema={"n": pl.Int64, "line": pl.String, "posterior": pl.Float64},

@@ -1,4 +1,4 @@
-"""Figures of a run: each function takes a tidy table and returns an Altair chart."""
+"""Draw the figures of a run: each function takes a tidy table and returns an Altair chart."""
 
 from poolscope.figures.charts import (
     behavior_density,

@@ -1,4 +1,4 @@
-"""Which pictures the page of a run has, and the sentence that says how to read each."""
+"""Select the figures of an audit, with titles and captions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from poolscope.metrics.bounds import trade_off
 from poolscope.workflows.audit.run_folder import Run, Summary
 
 DECIDED = 0.999
-"""Advantage from which on a trade-off curve cannot be told from the axes, and is left out."""
+"""Advantage above which a trade-off curve coincides with the axes and is omitted."""
 
 
 def pictures(run: Run) -> Iterator[Figure]:
-    """All pictures of a page, in the order in which they are read."""
+    """Yield the figures of a report, in reading order."""
     k, found = len(run.summary.pools), run.tables
     yield _precision(found.curves, k)
-    yield _exposure(found.exposure)
+    yield _exposure(found.exposure, run.summary.unit)
     for number, rows in enumerate(found.maps.partition_by("adversary", maintain_order=True), start=1):
         yield _map(rows, number, k)
     yield _calibration(found.calibration)
@@ -30,22 +30,21 @@ def pictures(run: Run) -> Iterator[Figure]:
 def _precision(curves: pl.DataFrame, k: int) -> Figure:
     return Figure(
         name="precision",
-        title="How often is the guess right?",
-        caption="To the right the adversary guesses for fewer users, the ones it is surest about: a curve above the "
-        "dashed line beats a random guess, the area under it is the AUC, its shade is the 95 % interval, grey is the "
-        f"same game without privacy, and a curve ends where fewer than {MIN_USERS} users are left.",
+        title="Precision against null rate",
+        caption="Further right, the adversary guesses for fewer users, those with the highest confidence. A curve "
+        "above the dashed line beats a random guess; the area under it is AUC-PN. 95% CI shaded; gray is the "
+        f"non-private game. A curve ends where fewer than {MIN_USERS} users remain.",
         chart=figures.precision_null_rate(curves, k),
     )
 
 
-def _exposure(table: pl.DataFrame) -> Figure:
+def _exposure(table: pl.DataFrame, unit: str) -> Figure:
     return Figure(
         name="exposure",
-        title="How many reports does it take?",
-        caption="The height of a line is the share of users exposed by that number of reports: the adversary has, at "
-        f"some time up to it, been sure of them, with a confidence of {figures.levels(table)}. The axis is stretched "
-        f"near 0, where caps on reports are decided. {figures.ZOOM}",
-        chart=figures.exposure_curves(table),
+        title=f"Exposure against {unit}s",
+        caption=f"Share of users exposed by n {unit}s: confidence of at least {figures.levels(table)} at least once, "
+        f"correct or not. Square-root axis, 95% CI shaded. {figures.ZOOM}",
+        chart=figures.exposure_curves(table, unit=unit),
     )
 
 
@@ -53,10 +52,9 @@ def _map(table: pl.DataFrame, number: int, k: int) -> Figure:
     adversary = table["adversary"][0]
     return Figure(
         name=f"behavior-{number}-{slug(adversary)[:40]}".rstrip("-"),
-        title=f"Who is most at risk? The {adversary} adversary",
-        caption="A cell holds users of like behavior, from left to right those who pick from the pools more often, "
-        "upwards those who keep more to one pool: its color says how many of them the adversary guesses rightly. "
-        "Grey cells have no users.",
+        title=f"Precision by user behavior, {adversary} adversary",
+        caption="Each cell groups users with similar behavior. Further right, they pick from the pools more often; "
+        "further up, they pick more from one pool. Color is the share guessed correctly; gray cells have no users.",
         chart=figures.behavior_maps(table, k),
     )
 
@@ -64,15 +62,15 @@ def _map(table: pl.DataFrame, number: int, k: int) -> Figure:
 def _calibration(table: pl.DataFrame) -> Figure:
     return Figure(
         name="calibration",
-        title="Does the adversary know when it is right?",
-        caption="Points on the dashed line mean that of the guesses made with, say, 80 % confidence 80 % are right; "
-        f"bars are 95 % intervals, and points with fewer than {MIN_USERS} users are left out.",
+        title="Calibration",
+        caption="On the dashed line, 80% of the guesses with 80% confidence are correct. Bars are 95% CIs; points with "
+        f"fewer than {MIN_USERS} users are omitted.",
         chart=figures.calibration_plot(table),
     )
 
 
 def _trade_off(summary: Summary) -> Iterator[Figure]:
-    """What epsilon alone leaves any adversary to decide; nothing where it bounds nobody."""
+    """Yield the trade-off curve that epsilon implies for every adversary; nothing where it gives no bound."""
     spent = summary.epsilon
     if spent is None or spent.answer is not None:
         return
@@ -83,10 +81,9 @@ def _trade_off(summary: Summary) -> Iterator[Figure]:
         return
     yield Figure(
         name="trade-off",
-        title="What can any adversary decide?",
-        caption="The adversary must say which of two pools a user prefers, from n reports. It names the second pool "
-        "wrongly at the rate to the right, and the first wrongly at the rate upwards. No test has errors below a line, "
-        "whatever it knows. Where fewer than n reports are linked, errors are larger; a line without visible errors is "
-        "left out.",
+        title="Trade-off bound for every adversary",
+        caption="An adversary decides between two pools from n reports. No test has error rates below its line, "
+        "whatever the adversary knows. Where fewer than n reports are linked, errors are larger. Lines that "
+        "coincide with the axes are omitted.",
         chart=figures.trade_off_curves(pl.concat(curves)),
     )

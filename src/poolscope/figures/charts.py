@@ -1,7 +1,7 @@
-"""Figures of a run: each function takes a tidy table and returns an Altair chart.
+"""Draw the figures of a run: each function takes a tidy table and returns an Altair chart.
 
-A chart has a panel for each adversary or observation count. In a report, and in ``save``, as many stand in a row as
-fit; every point answers the pointer with its number, its interval and the count of users behind it.
+A chart has a panel for each adversary or observation count; a report and ``save`` place as many in a row as fit. A
+tooltip shows the value of a point, its 95% CI and the number of users.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import polars as pl
 
 from poolscope.core.counting import MIN_USERS
 from poolscope.figures import style
-from poolscope.figures.style import Picture, answer, between, percent
+from poolscope.figures.style import Picture, between, percent, tooltip
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.inference.levels import in_percent
 
 MAX_CORNERS = 200
-"""Corners of one curve: more cannot be seen."""
+"""Vertices of one curve; more are not visible."""
 
 NOTHING = "no information"
-"""The line of tests that ignore the reports."""
+"""Name of the line of tests that ignore the reports."""
 
 
 @style.quickly
 def trade_off_curves(table: pl.DataFrame) -> Picture:
-    """False negative rate against false positive rate of the best test, a line per n.
+    """Return the false negative rate against the false positive rate of the best test, a line per n.
 
     Parameters
     ----------
@@ -48,18 +48,18 @@ def trade_off_curves(table: pl.DataFrame) -> Picture:
     look = style.keys(colors, dashed=[NOTHING])
     x = alt.X("fpr:Q", scale=style.share_scale(), axis=style.percent_axis("False positive rate (FPR)"))
     y = alt.Y("fnr:Q", scale=style.share_scale(), axis=style.percent_axis("False negative rate (FNR)"))
-    said = answer(
+    hint = tooltip(
         {"FPR": percent("datum.fpr", ".3~g"), "FNR at least": percent("datum.fnr", ".3~g")}, title="datum.line"
     )
     layers = [
         style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, order=alt.Order("fpr:Q"), **look),
-        style.pointer(x, y, colors, said),
+        style.pointer(x, y, colors, hint),
     ]
     return style.single(layers, pl.concat([shown.select(blind.columns), blind]), height=300, legend=list(colors))
 
 
 def _thinned(curve: pl.DataFrame) -> pl.DataFrame:
-    """Corners of one curve, evenly along it where there are many."""
+    """Return the vertices of one curve, evenly spaced where there are many."""
     along = (curve["fpr"] - curve["fnr"]).to_numpy()
     kept = np.unique(np.searchsorted(along, np.linspace(along[0], along[-1], MAX_CORNERS)))
     return curve.filter(pl.Series(np.isin(np.arange(curve.height), kept)))
@@ -70,27 +70,27 @@ QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 GAMMA, DELTA = "Relevant interest γ", "Polarization δ"
 
 MAX_POINTS = 200
-"""Points of one exposure curve: more cannot be seen."""
+"""Points of one exposure curve; more are not visible."""
 
-ANSWERING = 50
-"""Points of one curve that answer to the pointer."""
+MAX_TOOLTIPS = 50
+"""Points of one curve with a tooltip."""
 
 EXPOSED_AT = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1)
-"""Marks of the axis of exposure."""
+"""Ticks of the exposure axis."""
 
-ZOOM = "Shift and the wheel zoom in, dragging moves, a double click goes back."
-"""What a caption says of a picture that can be zoomed."""
+ZOOM = "Shift and scroll to zoom, drag to move, double-click to reset."
+"""Instructions in the caption of a figure that zooms."""
 
 
 @style.quickly
 def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
-    """Precision against null rate: a panel per adversary, a line per n with its interval.
+    """Return precision against null rate: a panel per adversary, a line per n with its 95% CI.
 
     Parameters
     ----------
     curves : DataFrame
         ``metrics.precision_curve`` of each attack, with columns adversary and n. The non-private game has no panel of
-        its own: its curves stand in grey behind the others.
+        its own: its curves are gray, behind the others.
     k : int
         Number of pools; the baseline is 1/k.
 
@@ -107,18 +107,18 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
     colors = _shades(curves) | ({} if behind.is_empty() else {NON_PRIVATE: style.PALE}) | {chance: style.MUTED}
     look = style.keys(colors, dashed=[chance])
     x = alt.X("null_rate:Q", scale=style.share_scale(), axis=style.percent_axis("Users without a guess (null rate)"))
-    y = alt.Y("precision:Q", scale=style.share_scale(), axis=style.percent_axis("Guesses that are right (precision)"))
-    said = answer(
+    y = alt.Y("precision:Q", scale=style.share_scale(), axis=style.percent_axis("Correct guesses (precision)"))
+    hint = tooltip(
         {
-            "Right": percent("datum.precision"),
-            "95\u202f% interval": between(),
+            "Correct": percent("datum.precision"),
+            "95% CI": between(),
             "Users guessed": "format(datum.users, ',')",
             "Without a guess": percent("datum.null_rate"),
             "Confidence at least": percent("datum.threshold"),
         },
         title="datum.line",
     )
-    tables = {"rows": _answering(shown), "chance": pl.DataFrame({"precision": [1 / k], "line": [chance]})}
+    tables = {"rows": _with_tooltips(shown), "chance": pl.DataFrame({"precision": [1 / k], "line": [chance]})}
     layers = [style.layer("chance").mark_rule(strokeWidth=1.2).encode(y=alt.Y("precision:Q"), **look)]
     if not behind.is_empty():
         tables["behind"] = behind.select("n", "null_rate", "precision").with_columns(line=pl.lit(NON_PRIVATE))
@@ -128,13 +128,13 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
             .encode(x=x, y=y, detail=alt.Detail("n:N"), order=alt.Order("null_rate:Q"), **look)
         )
     layers += _line_with_band(x, y, colors, look, order=alt.Order("null_rate:Q"))
-    layers.append(style.pointer(x, y, colors, said).transform_filter("datum.answers"))
+    layers.append(style.pointer(x, y, colors, hint).transform_filter("datum.tooltip"))
     return style.panels(layers, tables, "adversary", _in_order(shown["adversary"]), legend=list(colors))
 
 
 @style.quickly
 def calibration_plot(table: pl.DataFrame) -> Picture:
-    """Success rate against confidence: a panel per adversary, a line per n with its intervals.
+    """Return precision against confidence: a panel per adversary, a line per n with 95% CIs.
 
     Parameters
     ----------
@@ -149,17 +149,17 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
     """
     adversaries, perfect = _in_order(table["adversary"]), "perfect calibration"
     colors = _shades(table) | {perfect: style.MUTED}
-    # Only now: an adversary with few users keeps its panel.
+    # after the colors: an adversary with few users keeps its panel
     shown = _without_noise(table).with_columns(_counted())
     missing = [name for name in adversaries if name not in set(shown["adversary"])]
     shown = pl.concat([shown, pl.DataFrame({"adversary": missing}, schema={"adversary": pl.String})], how="diagonal")
     look = style.keys(colors, dashed=[perfect])
     x = alt.X("confidence:Q", scale=style.share_scale(), axis=style.percent_axis("Confidence of the adversary"))
-    y = alt.Y("success:Q", scale=style.share_scale(), axis=style.percent_axis("Guesses that are right"))
-    said = answer(
+    y = alt.Y("success:Q", scale=style.share_scale(), axis=style.percent_axis("Correct guesses"))
+    hint = tooltip(
         {
-            "Right": percent("datum.success"),
-            "95\u202f% interval": between(),
+            "Correct": percent("datum.success"),
+            "95% CI": between(),
             "Confidence": percent("datum.confidence"),
             "Users": "format(datum.users, ',')",
         },
@@ -178,7 +178,7 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
         .mark_point(filled=True, size=16)
         .encode(x=x, y=y, fill=style.fills(colors))
         .transform_filter(there),
-        style.pointer(x, y, colors, said).transform_filter(there),
+        style.pointer(x, y, colors, hint).transform_filter(there),
     ]
     tables = {"rows": shown, "diagonal": diagonal}
     return style.panels(layers, tables, "adversary", adversaries, legend=list(colors))
@@ -186,14 +186,14 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
 
 @style.quickly
 def behavior_maps(table: pl.DataFrame, k: int) -> Picture:
-    """Precision over relevant interest and polarization: a panel per n, one scale for all.
+    """Return precision by relevant interest and polarization: a panel per n, one scale for all.
 
     Parameters
     ----------
     table : DataFrame
-        ``metrics.behavior_map`` of one adversary, with column n. Cells without users are grey.
+        ``metrics.behavior_map`` of one adversary, with column n. Cells without users are gray.
     k : int
-        Number of pools; the title of the scale tells the baseline 1/k.
+        Number of pools; the title of the scale names the baseline 1/k.
 
     Examples
     --------
@@ -202,10 +202,10 @@ def behavior_maps(table: pl.DataFrame, k: int) -> Picture:
     """
     counts = _in_order(table["n"])
     shown = table.drop("adversary", strict=False).with_columns(_counted()).filter(pl.col("users") > 0)
-    said = answer(
+    hint = tooltip(
         {
-            "Right": percent("datum.precision"),
-            "95\u202f% interval": between(),
+            "Correct": percent("datum.precision"),
+            "95% CI": between(),
             "Users": "format(datum.users, ',')",
             "Relevant interest": between("datum.gamma_low", "datum.gamma_high"),
             "Polarization": between("datum.delta_low", "datum.delta_high"),
@@ -213,10 +213,10 @@ def behavior_maps(table: pl.DataFrame, k: int) -> Picture:
         title="datum.line",
     )
     gamma, delta = style.share_scale(), alt.Scale(domain=[1 / k, 1], nice=False)
-    title = f"Guesses that are right (at random {100 / k:.0f}\u202f%)"
+    title = f"Correct guesses (random: {100 / k:.0f}%)"
     cells = (
         style.layer()
-        .mark_rect(tooltip=alt.ExprRef(said))
+        .mark_rect(tooltip=alt.ExprRef(hint))
         .encode(
             x=alt.X("gamma_low:Q", scale=gamma, axis=style.percent_axis(GAMMA, values=(0, 0.5, 1), grid=False)),
             x2=alt.X2("gamma_high:Q"),
@@ -234,10 +234,10 @@ def behavior_maps(table: pl.DataFrame, k: int) -> Picture:
 
 
 @style.quickly
-def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
-    """Share of users exposed against reports sent: a panel per adversary, a line per threshold.
+def exposure_curves(table: pl.DataFrame, *, n: int | None = None, unit: str = "report") -> Picture:
+    """Return the share of users exposed against reports: a panel per adversary, a line per threshold.
 
-    The axis of the share is stretched near 0 (it goes with the square root), where caps on reports are decided.
+    The axis of the share is a square root, which enlarges small shares.
 
     Parameters
     ----------
@@ -245,6 +245,8 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
         ``metrics.exposure`` of each adversary, with column adversary.
     n : int, optional
         A number of reports to mark with a line.
+    unit : str
+        What n counts, "report" or "event".
 
     Examples
     --------
@@ -252,33 +254,35 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
     >>> ps.figures.save(ps.figures.exposure_curves(table), "exposure.svg")
     """
     thresholds = sorted(_in_order(table["threshold"]))
-    names = {threshold: f"sure at {in_percent(threshold)}" for threshold in thresholds}
+    names = {threshold: f"confidence ≥ {in_percent(threshold)}" for threshold in thresholds}
     colors = dict(zip(names.values(), style.exposure_colours(len(names)), strict=True))
     horizon = int(table["n"].to_numpy().max())
     kept = np.unique(np.linspace(0, horizon, MAX_POINTS).round().astype(np.int64))
     shown = table.filter(pl.col("n").is_in(kept)).with_columns(line=pl.col("threshold").replace_strict(names))
     look = style.keys(colors)
     x = alt.X(
-        "n:Q", scale=alt.Scale(domain=[0, horizon], nice=False), axis=alt.Axis(title="Reports sent", tickMinStep=1)
+        "n:Q",
+        scale=alt.Scale(domain=[0, horizon], nice=False),
+        axis=alt.Axis(title=f"{unit.capitalize()}s (n)", tickMinStep=1),
     )
     y = alt.Y(
         "share:Q",
         scale=style.share_scale(type="sqrt"),
-        axis=style.percent_axis("Users exposed by then", values=EXPOSED_AT, labelOverlap=False),
+        axis=style.percent_axis("Users exposed", values=EXPOSED_AT, labelOverlap=False),
     )
-    said = answer(
+    hint = tooltip(
         {
             "Users exposed": percent("datum.share"),
-            "95\u202f% interval": between(),
-            "After reports": "format(datum.n, ',')",
+            "95% CI": between(),
+            "n": "format(datum.n, ',')",
             "Users": "format(datum.share * datum.users, ',.0f') + ' of ' + format(datum.users, ',')",
         },
         title="datum.line",
     )
     layers = _line_with_band(x, y, colors, look)
     layers[-1] = layers[-1].add_params(style.zoom())
-    layers.append(style.pointer(x, y, colors, said).transform_filter("datum.answers"))
-    tables = {"rows": _answering(shown.select("adversary", "line", "n", "share", "low", "high", "users"))}
+    layers.append(style.pointer(x, y, colors, hint).transform_filter("datum.tooltip"))
+    tables = {"rows": _with_tooltips(shown.select("adversary", "line", "n", "share", "low", "high", "users"))}
     if n is not None:
         tables["mark"] = pl.DataFrame({"n": [n]})
         mark = style.layer("mark").mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
@@ -288,7 +292,7 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
 
 @style.quickly
 def behavior_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
-    """Joint distribution of the users' relevant interest and polarization.
+    """Return the joint distribution of the users' relevant interest and polarization.
 
     Parameters
     ----------
@@ -315,18 +319,18 @@ def behavior_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
             "share": users[across, up] / max(rows.height, 1),
         }
     )
-    said = answer(
+    hint = tooltip(
         {
             "Users": "format(datum.users, ',') + ' (' + " + percent("datum.share", ".2~g") + " + ')'",
             "Relevant interest": between("datum.gamma_low", "datum.gamma_high"),
             "Polarization": between("datum.delta_low", "datum.delta_high"),
         }
     )
-    # Logarithmic, from one user to the fullest cell: recorded users crowd in a corner.
+    # logarithmic: recorded users concentrate in a corner
     domain = [1, max(int(users.max()), 2)]
     squares = (
         style.layer()
-        .mark_rect(tooltip=alt.ExprRef(said))
+        .mark_rect(tooltip=alt.ExprRef(hint))
         .encode(
             x=alt.X("gamma_low:Q", scale=style.share_scale(), axis=style.percent_axis(GAMMA, grid=False)),
             x2=alt.X2("gamma_high:Q"),
@@ -335,7 +339,7 @@ def behavior_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
             color=alt.Color(
                 "users:Q",
                 scale=alt.Scale(type="log", domain=domain, range=list(style.PRECISION_COLOURS)),
-                legend=style.gradient("Users in a cell"),
+                legend=style.gradient("Users per cell"),
             ),
         )
     )
@@ -343,43 +347,43 @@ def behavior_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
 
 
 def levels(table: pl.DataFrame) -> str:
-    """The thresholds of a table of exposure, for a caption: "50, 90 or 95 %"."""
-    *most, last = (f"{100 * threshold:g}" for threshold in sorted(_in_order(table["threshold"])))
-    return f"{', '.join(most)} or {last} %" if most else f"{last} %"
+    """Return the thresholds of a table of exposure, for a caption: "50, 90 or 95%"."""
+    *others, last = (f"{100 * threshold:g}" for threshold in sorted(_in_order(table["threshold"])))
+    return f"{', '.join(others)} or {last}%" if others else f"{last}%"
 
 
 def _in_order(column: pl.Series) -> list[Any]:
-    """Distinct values by first appearance."""
+    """Return distinct values by first appearance."""
     return column.unique(maintain_order=True).to_list()
 
 
 def _counted() -> pl.Expr:
-    """The name of the line of an observation count."""
+    """Return the name of the line of an observation count."""
     return pl.col("n").map_elements(lambda n: f"n = {n:,}", return_dtype=pl.String).alias("line")
 
 
 def _shades(table: pl.DataFrame) -> dict[str, str]:
-    """The lines of the observation counts, and their colors."""
+    """Return the lines of the observation counts and their colors."""
     return {f"n = {n:,}": color for n, color in style.shades_of(_in_order(table["n"])).items()}
 
 
 def _without_noise(table: pl.DataFrame) -> pl.DataFrame:
-    """Rows with enough users, or the fullest rows of a run that has too few anywhere."""
+    """Return rows with enough users, or the largest rows of a run with too few everywhere."""
     return table.filter(pl.col("users") >= min(MIN_USERS, int(table["users"].to_numpy().max())))
 
 
-def _answering(table: pl.DataFrame) -> pl.DataFrame:
-    """The same rows, of which some of each curve, both ends among them, answer to the pointer."""
+def _with_tooltips(table: pl.DataFrame) -> pl.DataFrame:
+    """Mark which rows of each curve have a tooltip; both ends do."""
     curve = "adversary", "line"
     place, last = pl.int_range(pl.len()).over(curve), pl.len().over(curve) - 1
-    # as evenly as whole places can be: where the count of answers grows by one
-    share = (ANSWERING - 1) / last.clip(ANSWERING - 1)
+    # evenly spaced: where the rounded position grows by one
+    share = (MAX_TOOLTIPS - 1) / last.clip(MAX_TOOLTIPS - 1)
     grows = (place * share).floor() > ((place - 1) * share).floor()
-    return table.with_columns(answers=grows | (place == last))
+    return table.with_columns(tooltip=grows | (place == last))
 
 
 def _line_with_band(x: alt.X, y: alt.Y, colors: dict[str, str], look: dict[str, Any], **more: Any) -> list[Picture]:
-    """The lines of a panel, the shade of their intervals behind them."""
+    """Return the lines of a panel and the shaded CIs behind them."""
     band = (
         style.layer()
         .mark_area(opacity=0.16, clip=True)

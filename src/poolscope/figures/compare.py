@@ -1,4 +1,4 @@
-"""The frontier of a comparison: what each choice gives away against what its curator learns."""
+"""Draw the Pareto front of a comparison: AUC-PN against RMSE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from poolscope.core.arrays import Floats
 from poolscope.core.counting import counted
 from poolscope.core.errors import one_line
 from poolscope.figures import style
-from poolscope.figures.style import Picture, answer
+from poolscope.figures.style import Picture, tooltip
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.inference.levels import in_percent
 from poolscope.metrics.records import Record
@@ -22,36 +22,36 @@ from poolscope.metrics.text import number
 from poolscope.workflows.compare import Configuration
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
-"""With the colors of `style`: shape and color tell the mechanisms apart."""
+"""Shapes that, with the colors of `style`, distinguish mechanisms."""
 
 HEIGHT = 320
-"""Pixels of a panel."""
+"""Height of a panel, in pixels."""
 
 WIDTHS = (240, 330, 440)
-"""Pixels of a panel on a telephone, in print and beside another: a label is placed where it is free at all of them."""
+"""Panel widths on a phone, in print and in pairs, in pixels; a label must be free at all of them."""
 
 LETTER, POINT = (7.0, 12.0), 4.5
 """Width and height of a letter of a label, and half the size of a point, in pixels."""
 
 PLACES = ((1, 1), (-1, -1), (1, -1), (-1, 1), (1, 0), (-1, 0), (0, 1), (0, -1))
-"""Where a label may stand, seen from its point: right or left, above or below."""
+"""Positions of a label relative to its point: right or left, above or below."""
 
 AWAY = (7.0, 9.0)
 """Pixels from a point to the near edge of its label, and to the label's middle above or below."""
 
 MARGIN = 0.12
-"""Part of the axis of errors on either side of the points, for labels."""
+"""Fraction of the error axis on either side of the points, for labels."""
 
 
 @style.quickly
 def pareto_front(results: Sequence[Configuration], non_private: Record | None, reports: int) -> Picture:
-    """AUC against the error of a frequency: a panel for each adversary, a line for each mechanism.
+    """Return AUC-PN against RMSE: a panel for each adversary, a line for each mechanism.
 
     Parameters
     ----------
-    results : records of ``compare``; those without an estimate are left out.
-    non_private : the record of the game without a mechanism.
-    reports : how many the estimate is made of.
+    results : records of ``compare``; those without a frequency estimate are omitted.
+    non_private : the record of the non-private game.
+    reports : number of reports of the frequency estimate.
     """
     shown = [record for record in results if record.mse]
     adversaries = list(dict.fromkeys(record.adversary for record in results))
@@ -65,29 +65,29 @@ def pareto_front(results: Sequence[Configuration], non_private: Record | None, r
         "rmse:Q",
         scale=alt.Scale(type="log", domain=_domain(shown), nice=False),
         axis=alt.Axis(
-            title=f"Error of a frequency from {counted(reports, 'report')} (RMSE)",
+            title=f"RMSE of a frequency from {counted(reports, 'report')}",
             format="~g",
             tickCount=5,
-            # a logarithmic axis has lines between its labels, too many to be of use
+            # grid lines at labeled ticks only
             gridOpacity={"condition": {"test": "datum.label", "value": 1}, "value": 0},
         ),
     )
-    y = alt.Y("auc_pn:Q", scale=style.share_scale(), axis=alt.Axis(title="AUC of the adversary", tickCount=5))
+    y = alt.Y("auc_pn:Q", scale=style.share_scale(), axis=alt.Axis(title="AUC-PN", tickCount=5))
     shape = alt.Shape(
         "line:N",
         scale=alt.Scale(domain=mechanisms, range=list(islice(cycle(SHAPES), len(mechanisms)))),
         legend=None,
     )
-    said = answer(
+    hint = tooltip(
         {
-            "AUC": "format(datum.auc_pn, '.3f')",
-            "95\u202f% interval": "format(datum.low, '.3f') + ' to ' + format(datum.high, '.3f')",
+            "AUC-PN": "format(datum.auc_pn, '.3f')",
+            "95% CI": "format(datum.low, '.3f') + '–' + format(datum.high, '.3f')",
             "RMSE": "format(datum.rmse, '.3~g')",
-            "Guessed rightly": style.percent("datum.precision"),
-            f"Exposed, {in_percent(results[0].exposed_at)}": style.percent("datum.exposed"),
+            "Correct": style.percent("datum.precision"),
+            f"Exposed (≥ {in_percent(results[0].exposed_at)})": style.percent("datum.exposed"),
             "Users": "format(datum.users, ',')",
         },
-        title="datum.line + ' at ε ' + datum.epsilon",
+        title="datum.line + ' at ε = ' + datum.epsilon",
     )
     layers = [
         style.layer("levels").mark_rule(strokeWidth=1.4).encode(y=alt.Y("auc_pn:Q"), **look),
@@ -96,7 +96,7 @@ def pareto_front(results: Sequence[Configuration], non_private: Record | None, r
         .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"]),
         style.layer().mark_line(strokeWidth=1.6, clip=True).encode(x=x, y=y, order=alt.Order("order:Q"), **look),
         style.layer()
-        .mark_point(filled=True, size=60, opacity=1, tooltip=alt.ExprRef(said), clip=True)
+        .mark_point(filled=True, size=60, opacity=1, tooltip=alt.ExprRef(hint), clip=True)
         .encode(x=x, y=y, fill=style.fills(every), shape=shape)
         .add_params(style.zoom()),
         *(label for place in range(len(PLACES)) for label in _labels(place, x, y, every)),
@@ -112,7 +112,7 @@ def pareto_front(results: Sequence[Configuration], non_private: Record | None, r
 
 
 def _rows(records: Sequence[Configuration], levels: Sequence[float]) -> pl.DataFrame:
-    """The points of a panel, each with the place of its label; `levels` are the lines across it."""
+    """Return the points of a panel with label positions; `levels` are horizontal lines."""
     return pl.DataFrame(
         {
             "adversary": [record.adversary for record in records],
@@ -132,7 +132,7 @@ def _rows(records: Sequence[Configuration], levels: Sequence[float]) -> pl.DataF
 
 
 def _domain(shown: Sequence[Configuration]) -> list[float]:
-    """Errors from the least to the largest, and a label's room on either side."""
+    """Return the range of errors with margins for labels."""
     errors = [record.rmse for record in shown if record.rmse] or [0.1, 1.0]
     least, most = min(errors), max(errors)
     margin = max((most / least) ** (MARGIN / (1 - 2 * MARGIN)), 1.35)
@@ -140,7 +140,7 @@ def _domain(shown: Sequence[Configuration]) -> list[float]:
 
 
 def _labels(place: int, x: alt.X, y: alt.Y, colors: dict[str, str]) -> Iterator[Picture]:
-    """The epsilons whose label stands at this place, each on a strip of paper that covers the lines below it."""
+    """Yield the labels at one position, each with a background that covers lines."""
     right, up = PLACES[place]
     align: Literal["right", "center", "left"] = ("right", "center", "left")[right + 1]
     for own, paint in ((style.PAPER, {}), (alt.Undefined, {"fill": style.fills(colors)})):
@@ -152,7 +152,7 @@ def _labels(place: int, x: alt.X, y: alt.Y, colors: dict[str, str]) -> Iterator[
 
 
 def _places(records: Sequence[Configuration], levels: Sequence[float] = ()) -> list[int]:
-    """Where each point's epsilon stands beside it: points first, then labels in the order of the records.
+    """Return the label position of each point, in the order of the records.
 
     A label tries the places around its point: those where it covers no line before those where it does. It is left
     out, -1, where all are taken by points, by other labels or by the edge; the pointer and the tables say it then.
@@ -173,7 +173,7 @@ Box = tuple[float, float, float, float]
 
 
 class _Panel:
-    """The points, lines and labels of a panel that is so many pixels wide."""
+    """The points, lines and labels of a panel of a given width."""
 
     def __init__(self, width: float, records: Sequence[Configuration], levels: Sequence[float]) -> None:
         low, high = np.log(_domain(records))
@@ -186,7 +186,7 @@ class _Panel:
         self._lines = np.vstack([_dots(*line) for line in (*self._strokes(records), *across_it)])
 
     def _strokes(self, records: Sequence[Configuration]) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
-        """The lines of the mechanisms, from point to point, and the bars of the intervals."""
+        """Yield the lines between points and the CI bars."""
         order = sorted(range(len(records)), key=lambda i: (records[i].mechanism, records[i].epsilon))
         for one, other in pairwise(order):
             if records[one].mechanism == records[other].mechanism:
@@ -199,28 +199,28 @@ class _Panel:
         return x + right * (AWAY[0] + half), y + up * AWAY[1], half, LETTER[1] / 2
 
     def free(self, point: int, place: int) -> bool:
-        """Whether a label there is whole, and touches no point and no other label."""
+        """Return whether a label fits and touches no point or other label."""
         x, y, half, tall = box = self._box(point, place)
         inside = half <= x <= self._width - half and tall <= y <= HEIGHT - tall
         return inside and not any(_touch(box, other) for other in self._taken)
 
     def crossed(self, point: int, place: int) -> bool:
-        """Whether a label there would cover a line."""
+        """Return whether a label would cover a line."""
         x, y, half, tall = self._box(point, place)
         return bool(np.any((np.abs(self._lines[:, 0] - x) < half) & (np.abs(self._lines[:, 1] - y) < tall)))
 
     def take(self, point: int, place: int) -> None:
-        """A label stands there, or none, -1."""
+        """Reserve the position of a label; -1 is no label."""
         self._taken += [self._box(point, place)] if place >= 0 else []
 
 
 def _dots(start: tuple[float, float], end: tuple[float, float]) -> Floats:
-    """(dots, 2) points of a line, two pixels apart."""
+    """Return points of a line, two pixels apart: (dots, 2)."""
     steps = 2 + int(np.hypot(end[0] - start[0], end[1] - start[1]) / 2)
     dots: Floats = np.linspace(start, end, steps)
     return dots
 
 
 def _touch(one: Box, other: Box) -> bool:
-    """Whether two rectangles overlap."""
+    """Return whether two rectangles overlap."""
     return abs(one[0] - other[0]) < one[2] + other[2] and abs(one[1] - other[1]) < one[3] + other[3]

@@ -17,31 +17,31 @@ from poolscope.core.tables.atomic import write_bytes
 from poolscope.figures.style import Picture, config, quickly
 
 MISSING = "pip install 'poolscope[figures]'"
-"""What brings vl-convert."""
+"""Command that installs vl-convert."""
 
 SCREEN_TEXT = 12
-"""Pixels of a letter in a report."""
+"""Font size in a report, in pixels."""
 
 AXIS_WIDTH = 64
-"""Pixels that the axis left of a row of panels takes, about; the browser measures it."""
+"""Approximate width of the left axis, in pixels; the browser measures it."""
 
 WIDTHS = {"column": 3.33, "page": 7.0}
-"""Inches."""
+"""Widths in inches."""
 
 PIXELS = 96
-"""To an inch."""
+"""Pixels per inch."""
 
 PAPER_TEXT = 10
-"""Pixels of a letter: 7.5 points."""
+"""Font size in print, in pixels: 7.5 points."""
 
 DENSITY = 300
-"""Dots to an inch of a PNG."""
+"""Resolution of a PNG, in dots per inch."""
 
 FORMATS = ("svg", "png", "pdf")
 
 
 def save(chart: Picture, path: str | PathLike[str], *, width: str = "page", overwrite: bool = False) -> None:
-    """Write a picture as SVG, PNG or PDF, by the file's ending, as wide as a paper's ``column`` or ``page``.
+    """Write a figure as SVG, PNG or PDF, by the file's suffix, as wide as a paper's ``column`` or ``page``.
 
     An existing file is replaced only with `overwrite`.
 
@@ -63,7 +63,7 @@ def save(chart: Picture, path: str | PathLike[str], *, width: str = "page", over
 
 
 def check(form: str, width: str) -> Any:
-    """Refuse what is no format or no width, and an installation without vl-convert; returns vl-convert."""
+    """Check format and width, and return vl-convert; raise an error if it is not installed."""
     if form not in FORMATS:
         raise InputError("unknown format", value=form, remedy=f"take one of {', '.join(FORMATS)}")
     if width not in WIDTHS:
@@ -91,7 +91,7 @@ def _converted(chart: Picture, form: str, width: str) -> bytes:
 
 
 def _still(spec: dict[str, Any]) -> dict[str, Any]:
-    """A specification without what only answers to a pointer, which a paper has not, on white as a paper is."""
+    """Return a specification for print: without tooltips, on white."""
     panel = spec.get("spec", spec)
     panel["layer"] = [layer for layer in panel["layer"] if "condition" not in layer["encoding"].get("opacity", {})]
     spec["params"] = [param for param in spec.get("params", []) if "select" not in param]
@@ -99,7 +99,7 @@ def _still(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _renumbered(svg: str) -> str:
-    """The same drawing always with the same bytes: vl-convert counts clip paths on from one drawing to the next."""
+    """Renumber clip paths, which vl-convert counts across drawings, so that equal drawings have equal bytes."""
     numbers: dict[str, int] = {}
 
     def renamed(found: re.Match[str]) -> str:
@@ -109,20 +109,20 @@ def _renumbered(svg: str) -> str:
 
 
 def _width(svg: str) -> float:
-    """Of a drawing, in pixels."""
+    """Return the width and height of a drawing, in pixels."""
     found = re.search(r'<svg[^>]* width="([\d.]+)"', svg)
     assert found is not None
     return float(found[1])
 
 
 def slug(name: str) -> str:
-    """What a file name can hold of a name; two names may have the same."""
+    """Return a name reduced to characters of a file name; not unique."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A picture with the name of its file, its title, and the sentence that says how to read it."""
+    """A chart with its file name, title and caption."""
 
     name: str
     title: str
@@ -132,7 +132,7 @@ class Figure:
 
 @quickly
 def specification(chart: Picture, *, text: float = SCREEN_TEXT) -> dict[str, Any]:
-    """A picture as Vega-Lite, in letters of so many pixels; it is ours, so it is not held against the schema."""
+    """Return a chart as Vega-Lite with a font size in pixels; not validated, as the package made it."""
     bare = chart.copy(deep=False)
     # apart: altair would look into every row
     bare.datasets = Undefined
@@ -145,7 +145,7 @@ def specification(chart: Picture, *, text: float = SCREEN_TEXT) -> dict[str, Any
 
 
 def fit(spec: dict[str, Any], width: float, taken: float | None = None) -> None:
-    """Give a specification as many panels to a row as fit into so many pixels, and let them fill the row.
+    """Lay out as many panels in a row as fit a width in pixels, and let them fill the row.
 
     `taken` is what a drawing of it took: with it the width is met exactly. A page does the same for itself
     (`templates/charts.js`).

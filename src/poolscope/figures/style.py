@@ -1,4 +1,4 @@
-"""How all pictures look: colors, axes, panels, what a point answers; one grammar, Vega-Lite by way of Altair.
+"""Define the style of all figures: colors, axes, panels and tooltips, in Vega-Lite through Altair.
 
 Text and lines are dark on nothing: the page shows through. Quantities with an order (the observation count n, the
 thresholds of exposure, precision) run from light to dark, so lightness alone tells them apart, in any color blindness
@@ -23,40 +23,40 @@ from poolscope.core.errors import one_line
 
 # Any: what altair gives back is not worth a type of its own.
 Picture = Any
-"""A finished chart: an ``alt.FacetChart`` with a panel for each of something, or a single ``alt.LayerChart``."""
+"""A finished chart: an ``alt.FacetChart`` with panels, or a single ``alt.LayerChart``."""
 
 PANEL = 220
-"""Pixels: the height of a panel with curves."""
+"""Height of a panel with curves, in pixels."""
 
 INK, MUTED, FAINT = "#24292f", "#6e7781", "#d8dee4"
 """Colors of text, of axes and references, of grids and of what is absent."""
 
 PAPER = "#ffffff"
-"""What a picture is drawn on; the page turns it with the other colors where it is dark."""
+"""Background; a report inverts it with the other colors in dark mode."""
 
 PALE = "#afb8c1"
-"""What stands behind, to compare with."""
+"""Color of references in the background."""
 
 EXPOSURE_COLOURS = ("#e3a02f", "#c8553d", "#5b2a56")
-"""From the lowest threshold to the highest."""
+"""Colors of thresholds, from lowest to highest."""
 
 POOL_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f7b00")
-"""For what has no order; after Okabe and Ito."""
+"""Colors of unordered categories, after Okabe and Ito."""
 
 PRECISION_COLOURS = ("#fdfed3", "#d9f0b5", "#a3dbb7", "#56bfc0", "#2698c1", "#225da8", "#22308d", "#081d58")
-"""From 0 to 1."""
+"""Color scale from 0 to 1."""
 
 SHADES = ("#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58")
-"""Of lines, from light to dark: none so light that it is lost on white."""
+"""Colors of lines, from light to dark, all visible on white."""
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "Liberation Sans", sans-serif'
 
 DASHED = (4, 3)
-"""Lines to compare with: the baseline, the diagonal."""
+"""Dash pattern of reference lines."""
 
 
 def config(size: float) -> dict[str, Any]:
-    """The look of a picture whose text is so many pixels high."""
+    """Return the Vega-Lite configuration for a font size in pixels."""
     small = {"labelFontSize": size, "titleFontSize": size, "labelColor": INK, "titleColor": INK}
     return {
         "aria": False,  # the page says what a picture shows; hundreds of marks would say it again
@@ -99,12 +99,12 @@ def config(size: float) -> dict[str, Any]:
 
 
 def layer(data: str | None = None) -> alt.Chart:
-    """The beginning of a layer, of the picture's own rows or of those of another of its tables."""
+    """Return an empty layer on the chart's rows, or on another of its tables."""
     return alt.Chart() if data is None else alt.Chart(alt.NamedData(name=data))
 
 
 def rows(table: pl.DataFrame) -> list[dict[str, Any]]:
-    """A table as a picture carries it: five digits are more than can be seen."""
+    """Return a table as chart data, rounded to five digits."""
     return [{name: _short(value) for name, value in row.items()} for row in table.to_dicts()]
 
 
@@ -115,27 +115,29 @@ def _short(value: Any) -> Any:
 
 
 quickly = debug_mode(False)
-"""Decorates what makes a chart: altair holds no part of it against its schema, which takes longer than all the rest."""
+"""Decorator that skips Altair's schema validation, which takes longer than the drawing itself."""
 
 
 def percent(value: str, digits: str = ".1f") -> str:
-    """An expression: a share as the reader sees it."""
-    return f"format(100 * {value}, '{digits}') + '\u202f%'"
+    """Return a Vega expression of a share as a percentage."""
+    return f"format(100 * {value}, '{digits}') + '%'"
 
 
 def between(low: str = "datum.low", high: str = "datum.high") -> str:
-    """An expression: the interval of a share."""
-    return f"format(100 * {low}, '.1f') + ' to ' + {percent(high)}"
+    """Return a Vega expression of the interval of a share."""
+    return f"format(100 * {low}, '.1f') + '–' + {percent(high)}"
 
 
-def answer(lines: Mapping[str, str], title: str | None = None) -> str:
-    """What a mark says to the pointer: lines of words and an expression each, of the mark's row and of nothing else."""
-    said = {**({"title": title} if title else {}), **lines}
-    return "{" + ", ".join(f"{json.dumps(word)}: {value}" for word, value in said.items()) + "}"
+def tooltip(lines: Mapping[str, str], title: str | None = None) -> str:
+    """Return a Vega expression of a tooltip: labels, each with an expression of the mark's own row."""
+    entries = {**({"title": title} if title else {}), **lines}
+    return (
+        "{" + ", ".join(f"{json.dumps(label, ensure_ascii=False)}: {value}" for label, value in entries.items()) + "}"
+    )
 
 
 def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8, 1), **axis: Any) -> alt.Axis:
-    """An axis of shares."""
+    """Return an axis of percentages."""
     # a count above theirs: of more values than that every other one would be left out
     return alt.Axis(
         title=title, values=list(values), tickCount=2 * len(values), labelExpr=percent("datum.value", ".3~g"), **axis
@@ -143,12 +145,12 @@ def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8
 
 
 def share_scale(**scale: Any) -> alt.Scale:
-    """A scale of shares, 0 to 100 %."""
+    """Return a scale of shares, 0 to 100%."""
     return alt.Scale(domain=[0, 1], nice=False, **scale)
 
 
 def keys(colors: Mapping[str, str], dashed: Sequence[str] = ()) -> dict[str, Any]:
-    """The color and the dash of each line, by its name in the field ``line``, and one legend for both."""
+    """Return color and dash of each line by its name in the field ``line``, with one legend."""
     dashes = [list(DASHED) if name in dashed else [1, 0] for name in colors]
     return {
         "stroke": alt.Stroke("line:N", scale=_scale(colors, list(colors.values())), legend=_legend()),
@@ -157,12 +159,12 @@ def keys(colors: Mapping[str, str], dashed: Sequence[str] = ()) -> dict[str, Any
 
 
 def fills(colors: Mapping[str, str]) -> alt.Fill:
-    """The color of what belongs to a line, by its name; a part of the line's legend."""
+    """Return the fill color of each line, in the same legend."""
     return alt.Fill("line:N", scale=_scale(colors, list(colors.values())), legend=_legend())
 
 
 def gradient(title: str, **legend: Any) -> alt.Legend:
-    """The legend of a scale of colors."""
+    """Return the legend of a color scale."""
     return alt.Legend(
         title=title, titleFontWeight="normal", titleLimit=320, gradientLength=220, gradientThickness=10, **legend
     )
@@ -176,14 +178,14 @@ def _legend() -> alt.Legend:
     return alt.Legend(labelOverlap=False, symbolOpacity=1)
 
 
-def pointer(x: alt.X, y: alt.Y, colors: Mapping[str, str], said: str) -> Picture:
-    """A point that is seen, and answers, where it is the nearest to the pointer."""
+def pointer(x: alt.X, y: alt.Y, colors: Mapping[str, str], hint: str) -> Picture:
+    """Return a point with a tooltip, visible where it is nearest to the pointer."""
     # who answers is the cell around the point, and its datum is the point
-    said = f"isDefined(datum.datum) ? {said.replace('datum.', 'datum.datum.')} : null"
+    hint = f"isDefined(datum.datum) ? {hint.replace('datum.', 'datum.datum.')} : null"
     near = alt.selection_point(name="near", nearest=True, on="pointerover", clear="pointerout", empty=False)
     return (
         layer()
-        .mark_point(filled=True, size=50, tooltip=alt.ExprRef(said), clip=True)
+        .mark_point(filled=True, size=50, tooltip=alt.ExprRef(hint), clip=True)
         .encode(
             x=x,
             y=y,
@@ -195,7 +197,7 @@ def pointer(x: alt.X, y: alt.Y, colors: Mapping[str, str], said: str) -> Picture
 
 
 def zoom() -> alt.Parameter:
-    """Shift and the wheel zoom, dragging moves, a double click is the way back; the plain wheel is the page's."""
+    """Return a zoom by Shift and scroll, with drag and double-click; scrolling alone moves the page."""
     return alt.selection_interval(name="zoom", bind="scales", zoom="wheel![event.shiftKey]")
 
 
@@ -210,7 +212,7 @@ def panels(
     legend: Sequence[str] = (),
     behind: str | None = None,
 ) -> Picture:
-    """The same layers for each value of a field, side by side as far as there is room.
+    """Return the same layers for each value of a field, side by side where they fit.
 
     Parameters
     ----------
@@ -242,38 +244,38 @@ def panels(
 
 
 def single(layers: Sequence[Picture], table: pl.DataFrame, *, height: float, legend: Sequence[str] = ()) -> Picture:
-    """A picture of one panel without a title."""
+    """Return a chart of one panel without a title."""
     chart = alt.layer(*layers, data=alt.NamedData(name="rows")).properties(height=height)
     return _finished(chart, {"rows": table}, _layout(1, 1, legend))
 
 
 def _finished(chart: Picture, tables: Mapping[str, pl.DataFrame], layout: dict[str, float]) -> Picture:
-    """The chart with its rows, which come last: altair copies all of a chart at every step before."""
+    """Return the chart with its data, added last because Altair copies a chart at every step."""
     chart.usermeta = layout
     chart.datasets = {name: rows(table) for name, table in tables.items()}
     return chart
 
 
 def _layout(panels: int, least: float, legend: Sequence[str]) -> dict[str, float]:
-    """What decides how a picture is laid out where it stands: see `render.fit`."""
+    """Return what the layout of a chart depends on, see `saving.fit`."""
     widths = [34 + 6.2 * len(words) for words in legend]
     return {"panels": panels, "least": least, "legend": sum(widths), "entry": max(widths, default=1)}
 
 
 def shades_of(observations: Sequence[int]) -> dict[int, str]:
-    """A color for each observation count, the largest the darkest."""
+    """Return a color for each observation count, the largest darkest."""
     counts = sorted(observations)
     positions = [place / max(len(counts) - 1, 1) for place in range(len(counts))] if len(counts) > 1 else [0.8]
     return {n: _shade(place) for n, place in zip(counts, positions, strict=True)}
 
 
 def exposure_colours(count: int) -> list[str]:
-    """A color for each of some thresholds of exposure, from the lowest to the highest."""
+    """Return a color for each exposure threshold, from lowest to highest."""
     return [_shade(place / max(count - 1, 1), EXPOSURE_COLOURS) for place in range(count)]
 
 
 def _shade(place: float, colors: Sequence[str] = SHADES) -> str:
-    """The color at a place between the lightest, 0, and the darkest, 1."""
+    """Return the color between the lightest, 0, and the darkest, 1."""
     left = min(int(place * (len(colors) - 1)), len(colors) - 2)
     part = place * (len(colors) - 1) - left
     pairs = ((int(colors[left][i : i + 2], 16), int(colors[left + 1][i : i + 2], 16)) for i in (1, 3, 5))
@@ -281,5 +283,5 @@ def _shade(place: float, colors: Sequence[str] = SHADES) -> str:
 
 
 def colors_of_pools(count: int) -> list[str]:
-    """Colors for unordered pools, used again from the start when they run out."""
+    """Return colors for unordered pools, repeated when they run out."""
     return list(islice(cycle(POOL_COLOURS), count))

@@ -1,4 +1,4 @@
-"""Figures of one user's posterior, report by report, and of the popularity of every object."""
+"""Draw one user's posterior by report, and the popularity of every object."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 
 from poolscope.core.errors import one_line
 from poolscope.figures import style
-from poolscope.figures.style import Picture, answer, percent
+from poolscope.figures.style import Picture, percent, tooltip
 from poolscope.population.universe import NEUTRAL
 
 
 @style.quickly
 def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = False) -> Picture:
-    """How the belief about one user grows: a line for each pool, or for each adversary's confidence.
+    """Return the posterior of one user by report: a line for each pool, or for each adversary's confidence.
 
     Who shows the chart may set its parameter ``upto``: what comes after so many reports is left out.
 
@@ -42,19 +42,19 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
         "n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="Reports", tickMinStep=1)
     )
     y = alt.Y("posterior:Q", scale=style.share_scale(), axis=style.percent_axis("Belief"))
-    said = answer({"Belief": percent("datum.posterior"), "After": "format(datum.n, ',')"}, title="datum.line")
+    hint = tooltip({"Belief": percent("datum.posterior"), "After": "format(datum.n, ',')"}, title="datum.line")
     there = "datum.n <= upto"
     line = style.layer().mark_line(strokeWidth=2, point=points, clip=True).encode(x=x, y=y, **look)
     layers = [
         line.transform_filter(there).add_params(alt.param(name="upto", value=horizon)),
-        style.pointer(x, y, colors, said).transform_filter(there),
+        style.pointer(x, y, colors, hint).transform_filter(there),
     ]
     return style.single(layers, table, height=style.PANEL, legend=names)
 
 
 @style.quickly
 def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:
-    """Popularity of every object, grouped and colored by pool, on a logarithmic scale.
+    """Return the popularity of every object, grouped and colored by pool, on a logarithmic scale.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
             "line": [dict(named)[int(index)] for index in pools[order]],
         }
     ).filter(pl.col("popularity") > 0)
-    said = answer({"Popularity": "format(100 * datum.popularity, '.3~g') + '\u202f%'"}, title="datum.line")
+    hint = tooltip({"Popularity": "format(100 * datum.popularity, '.3~g') + '%'"}, title="datum.line")
     points = (
         style.layer()
-        .mark_point(filled=True, size=8, opacity=1, tooltip=alt.ExprRef(said), clip=True)
+        .mark_point(filled=True, size=8, opacity=1, tooltip=alt.ExprRef(hint), clip=True)
         .encode(
             x=alt.X(
                 "place:Q",

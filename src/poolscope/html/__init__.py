@@ -1,1 +1,1 @@
-"""Figures and HTML pages: records in, files to look at out."""
+"""Render records as self-contained HTML reports."""

@@ -1,7 +1,8 @@
-"""An advice as one page that needs nothing else, for whoever must agree to it."""
+"""Render an advice as one self-contained HTML report, for the person who approves a deployment."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures.advise import pictures
 from poolscope.html.glossary import ADVICE, explained
-from poolscope.html.render import origin, placed, render, tied
+from poolscope.html.render import origin, placed, render
 from poolscope.html.tables import Column, interval, share, table
 from poolscope.metrics.intervals import Estimate, exactly
 from poolscope.metrics.pools import PoolRecord
@@ -31,26 +32,55 @@ from poolscope.workflows.advise.text import (
     share_or_count,
     spent_in_words,
     total,
-    with_ends,
 )
-from poolscope.workflows.advise.text import share as in_percent
 
 HEAVY = (
-    "Read the row of the heavy users: a share of all users is kept low by those who hardly pick from the pools. The "
-    "cap is the largest that meets the target under that assumption; nothing was played beyond the largest shown."
+    "Read the row of the heavy users: users with little interest in the pools lower the share of all users. The cap is "
+    "the largest that meets the target under that assumption, up to the horizon of the simulation."
+)
+
+LIMITATIONS = (
+    "The exposure is that of this adversary and these users, not a bound for every adversary.",
+    "Exposed is not the same as correctly guessed: the adversary may be confident and wrong.",
+    "The simulation covers no events beyond its horizon, and no information other than the reports.",
 )
 
 
 HEADINGS = {
     YES: "Recommended",
-    NO: "Closest to what was asked for, which nothing meets",
-    UNDECIDED: "Recommended, but undecided: these users cannot show that it meets all targets",
+    NO: "No configuration meets the targets; closest",
+    UNDECIDED: "Recommended, but undecided: the 95% CI contains the target",
 }
 
 
+def answer(advice: Advice) -> dict[str, str]:
+    """Return the advice in four lines: recommendation, exposure, utility, and what limits it."""
+    found, question, unit = advice.recommendation, advice.question, events(advice.scenario)
+    ends = f"{digits(found.exposed.low)}–{digits(found.exposed.high)}%"
+    spent = found.cumulative_epsilon.total
+    setting = f"{found.mechanism}, ε = {found.epsilon:g} per report, cap {found.cap:,} {unit}"
+    setting += "" if spent is None else f", total ε {'unbounded' if math.isinf(spent) else f'≤ {spent:,.4g}'}"
+    exposure = (
+        f"{digits(found.exposed.value)}% of users by {min(found.cap, question.horizon):,} {unit} (95% CI {ends}; "
+        f"target ≤ {100 * question.max_exposed:g}%; {counted(found.users, 'held-out user')})"
+    )
+    if found.cap > question.horizon:
+        later = found.exposed_at_cap
+        exposure += f"; at the cap {digits(later.value)}% (95% CI {digits(later.low)}–{digits(later.high)}%)"
+    utility = "no target" if question.max_error is None else f"target RMSE ≤ {number(question.max_error)}"
+    if found.errors is not None:
+        utility = f"RMSE {number(found.errors.rmse)} from {found.reports:,} reports ({utility})"
+    first = {
+        YES: {"Recommended": setting},
+        UNDECIDED: {"Recommended": f"{setting} (undecided: the 95% CI contains the target)"},
+        NO: {"No configuration": f"meets {'both targets' if question.max_error else 'the target'}", "Closest": setting},
+    }[found.meets_targets]
+    return first | {"Exposure": exposure, "Utility": utility, "Limited by": found.limiting_constraint}
+
+
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """What a mechanism can do, as the table has it."""
+class MechanismRow:
+    """The row of a mechanism."""
 
     mechanism: str
     feasible: str
@@ -64,7 +94,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolRow:
-    """The users of a preferred pool, as the table has them."""
+    """The row of the users of a preferred pool."""
 
     adversary: str
     pool: str
@@ -74,7 +104,7 @@ class PoolRow:
 
     @classmethod
     def of(cls, record: PoolRecord) -> PoolRow:
-        """Write shares of few users as counts."""
+        """Return the row of a record; shares of fewer than 20 users are counts."""
         few, users = record.users < MIN_USERS, record.users
         return cls(
             adversary=record.adversary,
@@ -86,7 +116,7 @@ class PoolRow:
 
 
 def write_page(advice: Advice, out: Path) -> Path:
-    """Write ``advice.html`` into the advice's folder; returns the page."""
+    """Write ``advice.html`` into the advice's folder and return its path."""
     html, page = page_of(advice), out / "advice.html"
     with located_os_errors(page):
         write_text(page, html)
@@ -94,59 +124,70 @@ def write_page(advice: Advice, out: Path) -> Path:
 
 
 def page_of(advice: Advice) -> str:
-    """The page as HTML; every name is escaped."""
-    what = events(advice.scenario).capitalize()
+    """Return the report as HTML; every name is escaped."""
+    what = events(advice.scenario)
     figures = placed(pictures(advice))
     return render(
         "advice.html.j2",
         title=advice.scenario.title.strip() or advice.scenario.name,
-        words=tied(asked(advice.question, advice.scenario)),
-        facts=[tied(fact) for fact in _facts(advice)],
+        words=_lead(advice),
+        question=asked(advice.question, advice.scenario),
+        answer=answer(advice),
+        facts=list(_facts(advice)),
         tiles=_tiles(advice),
-        sentence=tied(advice.sentence),
-        reason=tied(advice.recommendation.reason),
-        relaxations=[tied(line) for line in advice.relaxations],
-        notes=[tied(as_options(line)) for line in advice.notes],
+        sentence=advice.sentence,
+        reason=advice.recommendation.reason,
+        relaxations=list(advice.relaxations),
+        notes=[as_options(line) for line in advice.notes],
         map=figures[0],
         curve=figures[1],
         findings=table(
-            "What each mechanism can do",
+            "Mechanisms",
             [_row(finding) for finding in advice.findings],
             (
-                Column("epsilon_min", "ε", "from, by the error", _epsilon),
-                Column("epsilon_max", "ε", "to, by exposure", _epsilon),
-                Column("exposed", "At the smallest ε", "% of users exposed", share),
-                Column("cap", "At the smallest ε", "largest cap", _count(advice.horizon)),
-                Column("error", "", "error at the largest ε", _error),
-                Column("limiting_constraint", "", "what binds", str),
+                Column("epsilon_min", "", "ε min (utility)", _epsilon),
+                Column("epsilon_max", "", "ε max (exposure)", _epsilon),
+                Column("exposed", "At ε min", "exposed, % of users", share),
+                Column("cap", "At ε min", "max cap", _count(advice.horizon)),
+                Column("error", "", "RMSE at ε max", fact),
+                Column("limiting_constraint", "", "limited by", str),
             ),
             block=("mechanism", "Mechanism"),
-            row=("feasible", "Fits"),
+            row=("feasible", "Feasible"),
         ),
         alternatives=None if best_in_all(advice.alternatives) else _alternatives(advice),
         no_better=NO_BETTER,
         by_pool=_by_pool(advice),
         sensitivity=table(
-            "What the answer hangs on",
+            "Sensitivity analysis",
             advice.sensitivity,
             (
                 Column("prior", "", "Adversary's prior", str),
-                Column("exposed", "", "% of users exposed", share),
-                Column("cap", "", f"Largest cap, {what.lower()}", _count(advice.horizon)),
+                Column("exposed", "", "Exposed, % of users", share),
+                Column("cap", "", f"Max cap, {what}", _count(advice.horizon)),
                 Column("users", "", "Users", "{:,}".format),
             ),
-            block=("about", "What varies"),
-            row=("variant", "Case"),
+            block=("about", "Assumption"),
+            row=("variant", "Variant"),
         ),
         heavy=HEAVY,
         mitigations=_mitigations(advice),
-        bounds=[tied(line) for line in _bounds(advice)],
-        assumptions=[tied(line) for line in advice.assumptions],
+        bounds=list(_bounds(advice)),
+        assumptions=list(advice.assumptions),
+        limitations=LIMITATIONS,
         glossary=explained(ADVICE),
         origin=_origin(advice),
         scenario=advice.recommended.text,
         version=advice.version,
     )
+
+
+def _lead(advice: Advice) -> str:
+    """Return the first lines of the answer as one paragraph."""
+    lines = answer(advice)
+    if "Closest" in lines:
+        return f"No configuration {lines['No configuration']}. Closest: {lines['Closest']}."
+    return f"Recommended: {lines['Recommended']}."
 
 
 def _facts(advice: Advice) -> Iterator[str]:
@@ -156,42 +197,42 @@ def _facts(advice: Advice) -> Iterator[str]:
     users = advice.assumptions[1].rstrip(".")
     yield f"{users[:1].lower()}{users[1:]}"
     tried = counted(len(advice.findings), "mechanism")
-    yield f"{tried} tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
-    yield f"verified with {counted(found.users, 'held-out user')}"
+    yield f"{tried}, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
+    yield counted(found.users, "held-out user")
 
 
 def _tiles(advice: Advice) -> dict[str, Any]:
-    """The four numbers to remember."""
+    """Return the four key numbers."""
     found, question, what = advice.recommendation, advice.question, events(advice.scenario)
     tiles = [
-        {"value": f"ε {found.epsilon:g}", "label": f"of a report, with {found.mechanism}", "interval": ""},
-        {"value": f"{found.cap:,}", "label": f"{what} of a device at most (the cap)", "interval": ""},
+        {"value": f"ε {found.epsilon:g}", "label": f"per report, {found.mechanism}", "interval": ""},
+        {"value": f"{found.cap:,}", "label": f"{what} per device (cap)", "interval": ""},
         _exposed_tile(advice, what),
     ]
     if found.errors is not None:
-        label = f"error of a frequency (RMSE) from {found.reports:,} reports"
-        label += "" if question.max_error is None else f"; asked: {number(question.max_error)}"
+        label = f"RMSE of a frequency from {found.reports:,} reports"
+        label += "" if question.max_error is None else f"; target ≤ {number(question.max_error)}"
         simulated = "" if found.empirical_errors is None else f"simulated: {number(found.empirical_errors.rmse)}"
         tiles.append({"value": number(found.errors.rmse), "label": label, "interval": simulated})
     return {"heading": HEADINGS[found.meets_targets], "tiles": tiles}
 
 
 def _exposed_tile(advice: Advice, what: str) -> dict[str, str]:
-    """The share of users exposed; what it may be at most, where users are too few for the share alone to stand."""
+    """Return the share of users exposed; its upper bound where the users are too few to decide."""
     found, question = advice.recommendation, advice.question
     exposed, undecided = found.exposed, verdict(found.exposed, question.max_exposed) == UNDECIDED
-    value, ends = f"{digits(exposed.value)} %", f"{interval(exposed, digits)} %"
+    value, ends = f"{digits(exposed.value)}%", f"{interval(exposed, digits)}%"
     if undecided or exposed.value == 0:
-        value = f"≤ {digits(exposed.high)} %"
+        value = f"≤ {digits(exposed.high)}%"
         ends = f"{round(exposed.value * found.users):,} of {counted(found.users, 'user')}"
-    asked = f"asked: {in_percent(question.max_exposed)}" + ", undecided" * undecided
-    label = f"of users exposed by {min(found.cap, question.horizon):,} {what}; {asked}"
-    return {"value": tied(value), "label": tied(label), "interval": tied(ends)}
+    target = f"target ≤ {100 * question.max_exposed:g}%" + ", undecided" * undecided
+    label = f"of users exposed by {min(found.cap, question.horizon):,} {what}; {target}"
+    return {"value": value, "label": label, "interval": ends}
 
 
-def _row(finding: Finding) -> Row:
+def _row(finding: Finding) -> MechanismRow:
     unknown, at = exactly(float("nan")), finding.at_epsilon_min
-    return Row(
+    return MechanismRow(
         mechanism=finding.mechanism,
         feasible=finding.feasible,
         epsilon_min=finding.epsilon_min,
@@ -204,80 +245,80 @@ def _row(finding: Finding) -> Row:
 
 
 def _alternatives(advice: Advice) -> dict[str, Any]:
-    """What else could be chosen, with its price."""
-    by = f"By {advice.question.horizon:,}, without a cap"
+    """Return the mechanism that is best in each criterion."""
+    by = f"n = {advice.question.horizon:,}, no cap"
     return table(
-        "Alternatives and their price",
+        "Alternatives",
         advice.alternatives,
         (
             Column("mechanism", "", "Mechanism", str),
             Column("epsilon", "ε", "per report", number),
             Column("total_epsilon", "ε", "in total", total),
-            Column("exposed", by, "% of users exposed", share),
-            Column("cap", by, "largest cap", _count(advice.horizon)),
-            Column("rmse", "", "Error (RMSE)", _error),
+            Column("exposed", by, "exposed, % of users", share),
+            Column("cap", by, "max cap", _count(advice.horizon)),
+            Column("rmse", "", "RMSE", fact),
         ),
-        block=("meets_targets", "Fits"),
-        row=("criterion", "Criterion"),
+        block=("meets_targets", "Feasible"),
+        row=("criterion", "Best in"),
     )
 
 
 def _by_pool(advice: Advice) -> dict[str, Any]:
-    """The verified users by preferred pool, at the cap; shares of fewer than 20 of them are counts."""
+    """Return the held-out users by preferred pool, at the cap; shares of fewer than 20 users are counts."""
     found, what = advice.recommendation, events(advice.scenario)
     rows = [PoolRow.of(record) for record in found.by_pool]
     columns = (
         Column("users", "", "Users", "{:,}".format),
         Column("exposed", f"By {found.cap:,} {what}, % of users", "exposed", _share_or_count),
-        Column("precision", f"By {found.cap:,} {what}, % of users", "guessed correctly", _share_or_count),
+        Column("precision", f"By {found.cap:,} {what}, % of users", "correct", _share_or_count),
     )
     row = ("pool", "Preferred pool")
-    return table("Verified users by preferred pool", rows, columns, block=("adversary", "Adversary"), row=row)
+    return table("Held-out users by preferred pool", rows, columns, block=("adversary", "Adversary"), row=row)
 
 
 def _mitigations(advice: Advice) -> dict[str, Any] | None:
     if not advice.mitigations:
         return None
     return table(
-        "Measures side by side",
+        "Mitigations",
         advice.mitigations,
         (
-            Column("exposed", "% of users", "exposed by then", share),
-            Column("confident", "% of users", "sure at the end", share),
+            Column("exposed", "% of users", "exposed", share),
+            Column("confident", "% of users", "confident at the end", share),
             Column("epsilon", "", "ε", number),
-            Column("devices", "", "Devices, times", number),
-            Column("cost", "", "What it costs", str),
+            Column("devices", "", "Devices, factor", number),
+            Column("cost", "", "Cost", str),
         ),
         block=("mechanism", "Mechanism"),
-        row=("mitigation", "Measure"),
+        row=("mitigation", "Mitigation"),
     )
 
 
 def _bounds(advice: Advice) -> Iterator[str]:
     found = advice.recommendation
-    words = (
-        f"This adversary names the preferred pool of {with_ends(found.precision)} of the users at the cap; a random "
-        f"guess is right for {in_percent(found.baseline)}. "
+    correct, ends = digits(found.precision.value), f"{digits(found.precision.low)}–{digits(found.precision.high)}%"
+    text = (
+        f"At the cap, this adversary is correct for {correct}% of the users (95% CI {ends}; random: "
+        f"{digits(found.baseline)}%). "
     )
-    if found.success_bound < 1:
-        yield words + f"No adversary can be right about more than {in_percent(found.success_bound)} of them."
+    if digits(found.success_bound) != "100":
+        yield text + f"No adversary is correct for more than {digits(found.success_bound)}% of them."
     else:
-        yield words + "For so many reports epsilon alone bounds nobody: only the attack that was played tells."
+        yield text + "For this number of reports, ε gives no bound below 100%."
     spent = found.cumulative_epsilon
     if spent.answer is not None and spent.total is not None:
         yield (
-            f"Devices keep their answers, each of epsilon {number(spent.answer)}: up to the cap these add up to "
-            f"{number(spent.total)}. That reports of one answer can be told to be so is in no epsilon."
+            f"Each memoized response has ε = {number(spent.answer)}; up to the cap they compose to "
+            f"ε = {number(spent.total)}. No ε covers that reports of one memoized response can be linked."
         )
     elif spent.total is not None:
-        yield f"All reports of a device up to its cap compose to epsilon {spent.total:,.0f}."
+        yield f"All reports of a device up to its cap compose to ε = {spent.total:,.0f}."
     if found.shuffle_epsilon is not None:
         total = found.shuffle_epsilon_total
-        rounds = "" if total is None else f", and {number(total)} over all reports of the cap"
+        rounds = "" if total is None else f", and {number(total)} for all reports up to the cap"
         yield (
-            f"If one report of each of {advice.question.devices:,} devices were shuffled before anyone sees them, "
-            f"their central epsilon would be {number(found.shuffle_epsilon)} at delta {DELTA:g}{rounds}. "
-            "Nothing here assumes that."
+            f"With a trusted shuffler, one report of each of {advice.question.devices:,} devices would satisfy central "
+            f"ε = {number(found.shuffle_epsilon)} at δ = {DELTA:g}{rounds}. The other numbers assume no shuffler."
         )
 
 
@@ -292,7 +333,7 @@ def _origin(advice: Advice) -> list[tuple[str, str]]:
 
 
 def command_of(advice: Advice) -> str:
-    """The command that gives the same advice."""
+    """Return the command that reproduces the advice."""
     asked = advice.question
     words = [
         f"poolscope advise {shlex.quote(advice.scenario.file)} --max-exposed {asked.max_exposed:g}",
@@ -310,8 +351,19 @@ def _epsilon(value: float | None) -> str:
     return "–" if value is None or value != value else number(value)
 
 
-def _error(value: float | None) -> str:
+def fact(value: float | None) -> str:
+    """Return a number to three digits; a dash where it is unknown."""
     return "–" if value is None else number(value)
+
+
+def decimal_percent(value: float) -> str:
+    """Return a share as a percentage to one decimal."""
+    return f"{100 * value:.1f}%"
+
+
+def cap_text(value: float, horizon: int) -> str:
+    """Return a cap; "≥" where it reaches the horizon of the simulation."""
+    return f"≥ {horizon:,}" if value >= horizon else f"{value:,.0f}"
 
 
 def _share_or_count(value: float | str) -> str:
@@ -320,6 +372,6 @@ def _share_or_count(value: float | str) -> str:
 
 def _count(horizon: int) -> Any:
     def form(value: float) -> str:
-        return "–" if value != value else f"≥ {horizon:,}" if value >= horizon else f"{value:,.0f}"
+        return "–" if value != value else cap_text(value, horizon)
 
     return form

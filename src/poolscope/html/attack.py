@@ -1,4 +1,4 @@
-"""What `attack` found in a file of reports, as one page that needs nothing else."""
+"""Render the results of an attack on a file as one self-contained HTML report."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from poolscope.core.tables.atomic import write_text
 from poolscope.figures import charts as figures
 from poolscope.figures.saving import Figure
 from poolscope.html.glossary import POSTERIORS, explained
-from poolscope.html.render import placed, render, tied
+from poolscope.html.render import placed, render
 from poolscope.html.tables import Column, decimal, share, table
-from poolscope.inference.levels import DEFAULT_THRESHOLD, in_percent, sure
+from poolscope.inference.levels import DEFAULT_THRESHOLD, at_least, in_percent
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
 from poolscope.metrics.text import percent
 from poolscope.scenario.scenario import Scenario
@@ -29,11 +29,17 @@ from poolscope.workflows.attack.summary import Guessed
 
 NONE = "no guess"
 
+LIMITATIONS = (
+    "Confidence follows from the scenario: if mechanism, pools or priors are wrong, so is the confidence.",
+    "Without a ground truth, the report cannot say whether the guesses are correct.",
+    "A guess is a statistical inference, not a fact about a person.",
+)
+
 BY_ADVERSARY: dict[str, Any] = {"block": ("adversary", "Adversary")}
 
 
 def write_page(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path, page: Path) -> Path:
-    """Write the page beside the table of posteriors, from which its curves are; returns the page."""
+    """Write the report, whose exposure curve is read from the posteriors, and return its path."""
     html = page_of(found, scenario, reports, posteriors)
     with located_os_errors(page):
         write_text(page, html)
@@ -41,11 +47,11 @@ def write_page(found: Inferred, scenario: Scenario, reports: Path, posteriors: P
 
 
 def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path) -> str:
-    """The page as HTML; every name is escaped."""
+    """Return the report as HTML; every name is escaped."""
     return render(
         "posteriors.html.j2",
         title=scenario.title.strip() or scenario.name,
-        words=tied(" ".join(filter(None, (summary_text(found), _joined(found), estimate_of(found), chance_of(found))))),
+        words=" ".join(filter(None, (summary_text(found), _joined(found), estimate_of(found), chance_of(found)))),
         violations=found.violations,
         facts=[
             counted(found.users, "user"),
@@ -54,6 +60,7 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
         ],
         figures=placed([_exposure(posteriors, found.threshold)]),
         tables=list(_tables(found)),
+        limitations=LIMITATIONS,
         glossary=explained(POSTERIORS),
         origin=_origin(found, scenario, reports, posteriors),
         scenario=scenario.text,
@@ -62,17 +69,16 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
 
 
 def summary_text(found: Inferred) -> str:
-    """Of how many users the adversary who is surest is sure, after all reports."""
+    """Return for how many users the most confident adversary reaches the threshold, after all reports."""
     level = DEFAULT_THRESHOLD if found.threshold is None else found.threshold
     last = {row.adversary: row for row in found.results}
     name, row = max(last.items(), key=lambda item: (item[1].confident_at_threshold[level], item[1].confidence))
-    known = row.confident_at_threshold[level]
-    of = f"{known:,} of {counted(found.users, 'user')}" if known else "no user"
-    of += f" ({percent(known / found.users)})" if known and found.users >= MIN_USERS else ""
+    confident = row.confident_at_threshold[level]
+    who = f"{confident:,} of {counted(found.users, 'user')}" if confident else "no user"
+    who += f" ({percent(confident / found.users)})" if confident and found.users >= MIN_USERS else ""
     return (
-        f"From these reports the {name} adversary knows the preferred pool of {of} with a confidence of at least "
-        f"{in_percent(level)}. Its mean confidence is {percent(row.confidence)}, where guessing at random has "
-        f"{percent(row.baseline)}."
+        f"After all reports, the {name} adversary is at least {in_percent(level)} confident about {who}. Its mean "
+        f"confidence is {percent(row.confidence)} (random: {percent(row.baseline)})."
     )
 
 
@@ -81,20 +87,20 @@ def _joined(found: Inferred) -> str:
 
 
 def _exposure(posteriors: Path, threshold: float | None) -> Figure:
-    """Whom each number of reports has exposed, of the users that the table has."""
+    """Return the share of users exposed by each number of reports."""
     every = scan_written(posteriors, ("user", "adversary"))
-    # a column of CSV in which nobody is exposed has no type
+    # an empty CSV column has no type
     rows = every.select("user", "adversary", "n", pl.col(*exposure_columns(threshold).values()).cast(pl.Int64))
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary")).collect()
     horizon = max(1, int(last["n"].to_numpy().max()))
-    # of each user the last row: what exposed a user is the same in all of them
+    # all rows of a user have the same exposure: take the last
     table = exposure_by_adversary(last.with_columns(n=pl.lit(horizon)), horizon, threshold)
     return Figure(
         name="exposure",
-        title="How many reports does it take?",
-        caption="The height of a line is the share of users of whom the adversary has, at some time up to that number "
-        f"of their reports, been sure, with a confidence of {figures.levels(table)}; users who sent fewer count with "
-        f"those. The axis is stretched near 0. {figures.ZOOM}",
+        title="Exposure against reports",
+        caption=f"Share of users exposed by n reports: confidence of at least {figures.levels(table)} at least once, "
+        "correct or not. Users with fewer reports count with those they sent. Square-root axis, 95% CI shaded. "
+        f"{figures.ZOOM}",
         chart=figures.exposure_curves(table),
     )
 
@@ -107,21 +113,22 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
             n="all" if row.n is None else f"{row.n:,}",
             confidence=row.confidence,
             baseline=row.baseline,
-            **{f"sure_{level:g}": row.confident_at_threshold[level] / found.users for level in levels},
+            **{f"confident_{level:g}": row.confident_at_threshold[level] / found.users for level in levels},
         )
         for row in found.results
     ]
     columns = [Column("confidence", "", "mean confidence", decimal), Column("baseline", "", "baseline", decimal)]
-    columns += [Column(f"sure_{level:g}", "% of users", sure(level), share) for level in levels]
-    yield table("How sure the adversary is", confident, columns, **BY_ADVERSARY, row=("n", "n"))
+    columns += [Column(f"confident_{level:g}", "% of users", at_least(level), share) for level in levels]
+    yield table("Confidence", confident, columns, **BY_ADVERSARY, row=("n", "n"))
     if found.evaluation:
         right = (
             Column("precision", "", "precision", _known),
-            Column("ece", "", "calibration error", _known),
-            Column("ece_null_p95", "", "by chance, 95%", _known),
+            Column("ece", "", "ECE", _known),
+            Column("ece_null_p95", "", "ECE null 95%", _known),
             Column("calibrated", "", "calibrated", _verdict),
         )
-        yield table("Held against the truth", found.evaluation, right, **BY_ADVERSARY, row=("users", "Users"))
+        label = "Evaluation against the ground truth"
+        yield table(label, found.evaluation, right, **BY_ADVERSARY, row=("users", "Users"))
     last = {row.adversary: row for row in found.results}
     spread = [
         SimpleNamespace(adversary=name, pool=pool, share=count / found.users)
@@ -129,17 +136,17 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
         for pool, count in _guesses(row).items()
     ]
     guessed = [Column("share", "", "% of users", share)]
-    yield table("Which pools are guessed", spread, guessed, **BY_ADVERSARY, row=("pool", "Pool"))
-    surest = [_one(row) for row in found.top]
-    # nobody is named on the strength of reports that were misread
-    if surest and found.passed:
+    yield table("Guesses", spread, guessed, **BY_ADVERSARY, row=("pool", "Pool"))
+    top = [_one(row) for row in found.top]
+    # name no user if the reports contradict the scenario
+    if top and found.passed:
         facts = [Column("guess", "", "guess", str), Column("n", "", "reports", str)]
         facts.append(Column("confidence", "", "confidence", decimal))
-        yield table("The users it is surest of", surest, facts, **BY_ADVERSARY, row=("user", "User"))
+        yield table("Most confident guesses", top, facts, **BY_ADVERSARY, row=("user", "User"))
 
 
 def _guesses(row: Guessed) -> dict[str, int]:
-    """For how many users each pool is guessed, and none."""
+    """Return for how many users each pool is guessed, and for how many none."""
     return {**row.guesses, **({NONE: row.no_guess} if row.no_guess else {})}
 
 
@@ -168,7 +175,7 @@ def _origin(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
     verdict = "passed" if found.passed else "failed"
     return [
         ("Command", command),
-        ("Verdict", verdict),
+        ("Consistency checks", verdict),
         ("Users", f"{found.users:,}"),
         ("Version", f"poolscope {__version__}"),
     ]

@@ -1,4 +1,4 @@
-"""A comparison as sentences and as one self-contained HTML report."""
+"""Summarize a comparison, and render it as one self-contained HTML report."""
 
 from __future__ import annotations
 
@@ -17,69 +17,63 @@ from poolscope.figures.charts import ZOOM
 from poolscope.figures.compare import pareto_front
 from poolscope.figures.saving import Figure
 from poolscope.html.glossary import COMPARISON, explained
-from poolscope.html.render import options, origin, placed, render, tied
+from poolscope.html.render import options, origin, placed, render
 from poolscope.html.tables import Column, bits, count, decimal, error, log_odds, share, table
 from poolscope.inference.levels import in_percent
 from poolscope.metrics.bounds import in_days
-from poolscope.metrics.text import chance_in_words, number, of_users, percent
+from poolscope.metrics.text import mcse_text, number, of_users, percent, unit_of
 from poolscope.workflows.compare import Comparison, Configuration
 
 WIDEST_GAP = math.log(16.0)
-"""Log of the ratio of two mean squared errors between which an AUC is read off: a factor of 4 of the errors."""
+"""Largest log ratio of two mean squared errors between which AUC-PN is interpolated: a factor of 4 in RMSE."""
 
 
 def summary_text(comparison: Comparison) -> str:
-    """One or two sentences: the range of what is given away, and who gives away least at equal error."""
+    """Return two sentences: the range of the strongest adversary's success, and the best mechanism at equal RMSE."""
     worst = max(comparison.results, key=lambda record: record.auc_pn.value).adversary
     mine = [record for record in comparison.results if record.adversary == worst]
     least, most = (pick(mine, key=lambda record: record.auc_pn.value) for pick in (min, max))
-    words = (
-        f"After {counted(comparison.n, 'report')}, the {worst} adversary is right for "
-        f"{of_users(least.precision.value, least.users, 'of the users')} under {choice(least)}"
-    )
     several = len(mine) > 1
-    if several:
-        words += f" and for {of_users(most.precision.value, most.users)} under {choice(most)}"
-    words += f"; a random guess is right for {percent(least.baseline)}."
+    text = (
+        f"After {counted(comparison.n, unit_of(comparison.scenario.devices))}, the {worst} adversary is correct for "
+        f"{of_users(least.precision.value, least.users, 'of the users')} with {configuration(least)}"
+    )
+    text += f" and for {of_users(most.precision.value, most.users)} with {configuration(most)}" if several else ""
+    text += f" (random: {percent(least.baseline)})."
     if least.threshold is not None and least.confident_at_threshold and most.confident_at_threshold:
-        words += (
-            f" It is at least {in_percent(least.threshold)} sure of "
-            f"{of_users(least.confident_at_threshold.value, least.users, 'of them')} under {choice(least)}"
+        text += (
+            f" It is at least {in_percent(least.threshold)} confident about "
+            f"{of_users(least.confident_at_threshold.value, least.users, 'of them')} with {configuration(least)}"
         )
-        words += (
-            f" and of {of_users(most.confident_at_threshold.value, most.users)} under {choice(most)}."
-            if several
-            else "."
-        )
+        upper = of_users(most.confident_at_threshold.value, most.users)
+        text += f" and about {upper} with {configuration(most)}." if several else "."
     equal = at_equal_error(mine)
     if equal is None:
-        return words
+        return text
     rmse, aucs = equal
     (low, min_auc), *_, (high, max_auc) = sorted(aucs.items(), key=lambda item: item[1])
-    return (
-        f"{words} Where the frequencies have the same error (RMSE {rmse:.2g}), {low} gives away least (AUC "
-        f"{min_auc:.2f}) and {high} most ({max_auc:.2f})."
-    )
+    lowest, highest = f"{low} ({min_auc:.2f})", f"{high} ({max_auc:.2f})"
+    return f"{text} At equal RMSE ({rmse:.2g}), AUC-PN is lowest for {lowest} and highest for {highest}."
 
 
-def reservation(comparison: Comparison) -> str:
-    """Whether the intervals hold what adversaries have estimated; nothing where none has."""
+def interval_note(comparison: Comparison) -> str:
+    """Return whether the intervals cover the adversaries' estimates of the popularity; empty where none estimates."""
     names = [entry.name for entry in comparison.scenario.adversaries if entry.popularity == "estimated"]
     if not names:
         return ""
-    who = f"{names[0]} estimates" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} estimate"
+    who = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     attack = comparison.scenario.attack
     if attack is not None and attack.estimates > 1:
-        return f"Intervals include the spread of the popularity that {who}: {attack.estimates} estimates were drawn."
-    return f"Intervals are given the popularity that {who} once for each choice."
+        return f"Intervals include the variation of the popularity estimate of {who} ({attack.estimates} estimates)."
+    return f"Intervals are conditional on one popularity estimate of {who} for each configuration."
 
 
 def at_equal_error(records: Sequence[Configuration]) -> tuple[float, dict[str, float]] | None:
-    """An error that most mechanisms reach, and the AUC of each there, between its epsilons.
+    """Return an RMSE that several mechanisms reach, and the interpolated AUC-PN of each at it; None if there is none.
 
-    Of the errors that were measured the one that the most mechanisms have on both sides, and of those the one at which
-    their AUCs differ most. None where no two mechanisms share one. The AUC is linear in the logarithm of the error
-    between two epsilons, where their errors are not too far apart to say.
+    Of the empirical errors, take the one that the largest number of mechanisms has on both sides; of those, the one
+    with the widest range of AUC-PN. Interpolate linearly in the logarithm of the error, unless two neighboring errors
+    are more than `WIDEST_GAP` apart.
     """
     lines = {}
     for name in dict.fromkeys(record.mechanism for record in records):
@@ -89,67 +83,73 @@ def at_equal_error(records: Sequence[Configuration]) -> tuple[float, dict[str, f
     best: tuple[float, dict[str, float]] | None = None
     for at in sorted({float(at) for errors, _ in lines.values() for at in errors}):
         aucs = {name: float(np.interp(at, *line)) for name, line in lines.items() if _reaches(line[0], at)}
-        if len(aucs) > 1 and (best is None or _notify(aucs) > _notify(best[1])):
+        if len(aucs) > 1 and (best is None or _spread(aucs) > _spread(best[1])):
             best = math.exp(at / 2), aucs
     return best
 
 
 def _reaches(errors: np.ndarray, at: float) -> bool:
-    """Whether rising errors have one at or near both sides of a given one."""
+    """Return whether sorted errors contain one close to both sides of a given one."""
     after = int(np.searchsorted(errors, at))
     if after == len(errors):
         return False
     return bool(errors[after] == at or (after > 0 and errors[after] - errors[after - 1] <= WIDEST_GAP))
 
 
-def _notify(aucs: Mapping[str, float]) -> tuple[int, float]:
+def _spread(aucs: Mapping[str, float]) -> tuple[int, float]:
     return len(aucs), max(aucs.values()) - min(aucs.values())
 
 
-def choice(record: Configuration) -> str:
-    """A mechanism and its epsilon."""
-    return f"{record.mechanism} at epsilon {number(record.epsilon)}"
+def configuration(record: Configuration) -> str:
+    """Return a mechanism and its epsilon."""
+    return f"{record.mechanism} at ε = {number(record.epsilon)}"
 
 
 SUCCESS = (
-    Column("auc_pn", "", "AUC", decimal),
-    Column("precision", "% of users", "guessed rightly", share),
-    Column("success_bound", "% of users", "at most", share),
+    Column("auc_pn", "", "AUC-PN", decimal),
+    Column("precision", "% of users", "correct", share),
+    Column("success_bound", "% of users", "bound", share),
 )
 
 LEAKAGE = (
-    Column("reports_to_1pct", "Reports to expose", "1 %", count),
-    Column("reports_to_5pct", "Reports to expose", "5 %", count),
-    Column("reports_to_10pct", "Reports to expose", "10 %", count),
-    Column("reports_to_50pct", "Reports to expose", "half", count),
-    Column("bayes_risk_ratio", "Bayes security", "at the prior", decimal),
-    Column("bayes_security", "Bayes security", "least", decimal),
-    Column("min_entropy_leakage", "Leakage", "bits", bits),
-    Column("log_odds_gain_p99", "Log odds", "gained", log_odds),
-    Column("composition_bound", "Log odds", "bound", number),
+    Column("reports_to_1pct", "n until exposed, share of users", "1%", count),
+    Column("reports_to_5pct", "n until exposed, share of users", "5%", count),
+    Column("reports_to_10pct", "n until exposed, share of users", "10%", count),
+    Column("reports_to_50pct", "n until exposed, share of users", "50%", count),
+    Column("bayes_risk_ratio", "", "Bayes risk ratio", decimal),
+    Column("bayes_security", "", "Bayes security", decimal),
+    Column("min_entropy_leakage", "", "min-entropy leakage, bits", bits),
+    Column("log_odds_gain_p99", "Log odds (99% quantile)", "gain", log_odds),
+    Column("composition_bound", "Log odds (99% quantile)", "bound", number),
 )
 
 ERRORS = (
-    Column("rmse", "Root mean squared error", "measured", error),
-    Column("rmse_analytical", "Root mean squared error", "closed form", error),
-    Column("mse", "Mean squared error", "measured", error),
-    Column("mse_analytical", "Mean squared error", "closed form", error),
-    Column("mae", "Mean absolute error", "measured", error),
-    Column("mae_analytical", "Mean absolute error", "closed form", error),
+    Column("rmse", "Root mean squared error", "empirical", error),
+    Column("rmse_analytical", "Root mean squared error", "analytical", error),
+    Column("mse", "Mean squared error", "empirical", error),
+    Column("mse_analytical", "Mean squared error", "analytical", error),
+    Column("mae", "Mean absolute error", "empirical", error),
+    Column("mae_analytical", "Mean absolute error", "analytical", error),
+)
+
+LIMITATIONS = (
+    "The results are those of these adversaries and users, not a bound for every adversary.",
+    "Pareto optimality compares point estimates; where CIs overlap, the order is uncertain.",
+    "Exposed is not the same as correctly guessed: the adversary may be confident and wrong.",
 )
 
 BY_MECHANISM: dict[str, Any] = {"block": ("mechanism", "Mechanism"), "row": ("epsilon", "ε"), "form": number}
 
-TITLE = "What each choice gives away against the error of its frequencies"
+TITLE = "Privacy against utility"
 
 CAPTION = (
-    "Every point is a choice of mechanism and ε, which stands beside it where there is room: to the left the curator "
-    "errs less, downwards the adversary learns less, so the lower left is best. Bars are 95 % intervals of the AUC."
+    "Each point is one mechanism at one ε; the label is ε. Further left, the frequency estimate is more accurate. "
+    "Further down, the adversary learns less: the lower left is best. Bars are 95% CIs of AUC-PN."
 )
 
 
 def write_page(comparison: Comparison, out: Path) -> Path:
-    """Write ``comparison.html`` into the comparison's folder; returns the page."""
+    """Write ``comparison.html`` into the comparison's folder and return its path."""
     html, page = page_of(comparison), out / "comparison.html"
     with located_os_errors(page):
         write_text(page, html)
@@ -157,30 +157,31 @@ def write_page(comparison: Comparison, out: Path) -> Path:
 
 
 def pictures(comparison: Comparison) -> list[Figure]:
-    """The frontier."""
+    """Return the figures of a comparison: the Pareto front."""
     shown = comparison.results, comparison.non_private, comparison.estimate_from
-    caption = f"{CAPTION} {reservation(comparison)}".strip()
+    caption = f"{CAPTION} {interval_note(comparison)}".strip()
     return [Figure(name="pareto-front", title=TITLE, caption=f"{caption} {ZOOM}", chart=pareto_front(*shown))]
 
 
 def page_of(comparison: Comparison) -> str:
-    """The page as HTML; every name is escaped."""
+    """Return the report as HTML; every name is escaped."""
+    unit = unit_of(comparison.scenario.devices)
     names = list(dict.fromkeys(record.adversary for record in comparison.results))
     by_name = {name: [record for record in comparison.results if record.adversary == name] for name in names}
     return render(
         "comparison.html.j2",
         title=comparison.scenario.title.strip() or comparison.scenario.name,
-        words=tied(summary_text(comparison)),
+        words=summary_text(comparison),
         facts=_facts(comparison),
         figures=placed(pictures(comparison)),
-        note=tied(
-            f"{'; '.join(comparison.devices)}. After {counted(comparison.n, 'report')} of each user. Reports to expose "
-            f"are at {in_percent(comparison.results[0].exposed_at)} confidence. Below each value its 95 % interval; a "
-            f"star marks the choices on the frontier. {reservation(comparison)} "
-            f"{chance_in_words(comparison.results)} The words are explained under the tables."
+        note=(
+            f"{'; '.join(comparison.devices)}. n = {counted(comparison.n, unit)} of each user. Exposed: confidence "
+            f"≥ {in_percent(comparison.results[0].exposed_at)} at least once, correct or not. Small numbers are 95% "
+            f"CIs; ★ is Pareto-optimal; – is not reached. {interval_note(comparison)} {mcse_text(comparison.results)}"
         ),
-        tables=[_given_away(name, comparison.adversaries.get(name, ""), records) for name, records in by_name.items()],
+        tables=[_privacy(name, comparison.adversaries.get(name, ""), records) for name, records in by_name.items()],
         utility=_utility(comparison, by_name[names[0]]),
+        limitations=LIMITATIONS,
         glossary=explained(COMPARISON),
         origin=_origin(comparison),
         scenario=comparison.scenario.text,
@@ -191,35 +192,35 @@ def page_of(comparison: Comparison) -> str:
 def _facts(comparison: Comparison) -> list[str]:
     pools, rate = round(1 / comparison.results[0].baseline), comparison.scenario.devices.reports_per_day
     return [
-        f"{counted(comparison.users, 'user')}, the same for every choice",
-        f"{counted(comparison.n, 'report')} each" + (f", {in_days([comparison.n], rate)}" if rate else ""),
+        f"{counted(comparison.users, 'user')}, the same for every configuration",
+        f"{counted(comparison.n, unit_of(comparison.scenario.devices))} each"
+        + (f", {in_days([comparison.n], rate)}" if rate else ""),
         f"{pools} pools",
-        f"frequencies from {counted(comparison.estimate_from, 'report')}",
-        *map(tied, comparison.devices),
+        f"frequency estimate from {counted(comparison.estimate_from, 'report')}",
+        *comparison.devices,
     ]
 
 
-def _given_away(name: str, phrase: str, records: Sequence[Configuration]) -> dict[str, Any]:
+def _privacy(name: str, phrase: str, records: Sequence[Configuration]) -> dict[str, Any]:
     label = f"The {name} adversary" + (f": {phrase}" if phrase else "")
     return table(label, records, _columns(records[0]), **BY_MECHANISM, best="pareto_optimal")
 
 
 def _columns(record: Configuration) -> list[Column]:
-    """The columns of what is given away, with the confidence that was asked for."""
-    sure, exposed = (in_percent(level) for level in (record.confident_at, record.exposed_at))
+    """Return the columns of a table of adversaries, with the requested threshold."""
+    confident, exposed = (in_percent(level) for level in (record.confident_at, record.exposed_at))
     return [
         *SUCCESS,
-        Column("confident", "% of users", f"sure, {sure}", share),
-        Column("exposed_share", "% of users", f"exposed, {exposed}", share),
+        Column("confident", "% of users", f"confidence ≥ {confident}", share),
+        Column("exposed_share", "% of users", f"exposed, ≥ {exposed}", share),
         *LEAKAGE,
     ]
 
 
 def _utility(comparison: Comparison, records: Sequence[Configuration]) -> dict[str, Any]:
-    note = (
-        f"Errors of the frequencies that {counted(comparison.estimate_from, 'report')} give, averaged over all objects."
-    )
-    return {"note": note, "table": table("Errors of the frequency estimate", records, ERRORS, **BY_MECHANISM)}
+    reports = counted(comparison.estimate_from, "report")
+    note = f"Errors of the frequency estimate from {reports}, averaged over all objects."
+    return {"note": note, "table": table("Utility", records, ERRORS, **BY_MECHANISM)}
 
 
 def _origin(comparison: Comparison) -> list[tuple[str, str]]:
@@ -227,7 +228,7 @@ def _origin(comparison: Comparison) -> list[tuple[str, str]]:
     epsilons = ",".join(dict.fromkeys(f"{record.epsilon:g}" for record in comparison.results))
     command = (
         f"poolscope compare {shlex.quote(comparison.scenario.file)} --mechanism {kinds} --epsilon {epsilons} "
-        f"--users {comparison.users} --reports {comparison.estimate_from} --seed {comparison.seed}"
+        f"--users {comparison.users} --estimate-from {comparison.estimate_from} --seed {comparison.seed}"
     )
     command += options(comparison.scenario.asked)
     return origin(

@@ -1,124 +1,120 @@
-"""What the words of the pages mean: one entry a word, and which words each page explains, in a reader's order."""
+"""Define the terms of the HTML reports, and which terms each report explains."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poolscope.html.render import tied
-
 MEANINGS = {
-    "Preferred pool": "The pool (group of objects) that a user picks from most, such as a skin tone of emojis. "
-    "It is what the adversary wants to learn.",
-    "Mechanism, ε": "What a device does to an object before it leaves, and the epsilon that bounds what one single "
-    "report reveals.",
-    "Report, n": "What a device sends about one object, after the privacy mechanism has blurred it; n is how many "
-    "reports of a user the adversary has seen. Where devices report a share of events or stop at a cap, n counts "
-    "events, and fewer reports are seen.",
-    "Pseudonym": "The name under which a device sends. Where it changes after a window of reports, the adversary links "
-    "those of one window only. Confidence, precision and “sure at n” are then about the longest pseudonym, the newest "
-    "of these; “exposed by n” is a user with at least one pseudonym of which the adversary was sure, rightly or not. "
-    "An adversary who knows that a device keeps its answers links all pseudonyms by them.",
-    "ROC area, linked": "Two windows of reports are held beside each other, of one device or of two, and each pair has "
-    "a score from the answers that devices keep. The ROC area is the chance that a pair of one device has the higher "
-    "score; 0.5 is chance, 1 is an adversary who always knows. Linked are the devices whose two windows have a higher "
-    "score than all but one in 1,000 of the pairs of two devices. Only told where kept answers meet a window.",
-    "Epsilon a year": "The sum of the epsilons of all reports of a year, which bounds what they reveal together; on "
-    "average where a share of events is reported. Where answers are kept, epsilons of reports do not add up; those of "
-    "the answers do.",
-    "Confidence": "The probability, from 0 to 100 %, that the adversary itself gives to its guess being right.",
-    "Null rate": "The share of users about whom the adversary keeps silent because its confidence is below a "
+    "Preferred pool": "The pool (group of objects) that a user picks from most, such as a skin tone of emojis. The "
+    "adversary wants to infer it.",
+    "Mechanism, ε": "What a device does to an object before it sends a report, and the ε that bounds what one report "
+    "reveals.",
+    "Report, n": "What a device sends about one object after the mechanism has randomized it. n is the number of a "
+    "user's reports that the adversary has seen. Where devices sample events or stop at a cap, n counts events, and "
+    "there are fewer reports.",
+    "Pseudonym": "The name under which a device reports. Where it rotates, the adversary links the reports of one "
+    "pseudonym only. Confidence and precision are then about the longest pseudonym, the newest of these. A user is "
+    "exposed if at least one of their pseudonyms is. An adversary who knows the memoization links all pseudonyms by "
+    "it.",
+    "ROC AUC, linked": "Pairs of report windows, of one device or of two, are scored by their memoized responses. "
+    "The ROC AUC is the probability that a pair of one device scores higher: 0.5 is random, 1 is perfect. Linked "
+    "devices score higher than all but 1 in 1,000 pairs of two devices. Shown only where memoized responses meet "
+    "rotating pseudonyms.",
+    "ε per year": "The sum of ε over all reports of a year, which bounds what they reveal together; an expected "
+    "value where events are sampled. With memoization, the ε of the memoized responses add up instead.",
+    "Confidence": "The posterior probability that the adversary assigns to its own guess.",
+    "Null rate": "The share of users for whom the adversary makes no guess because its confidence is below a "
     "threshold. At null rate 0 it guesses for everyone.",
-    "Precision": "Of the users for whom a guess is made, the share for whom it is right. “Top 10 %” are the users "
-    "with the highest confidence.",
-    "At most": "For how many users anyone can guess rightly who sees so many reports, whatever it knows of what is "
-    "popular: it follows from ε, from n and from the best guess without reports. For the users with the highest "
-    "confidence precision may be higher. 100 is no bound: many reports, no mechanism, or devices that keep answers.",
-    "AUC": "The area under the curve of precision against null rate: the precision averaged over all thresholds. A "
-    "random guess has 1 divided by the number of pools; 1 is an attack that never errs.",
-    "★, frontier": "No other choice has both a smaller error and a smaller AUC. The frontier is of what was measured: "
-    "where intervals overlap, another draw of users may see a neighbor on it.",
-    "Sure at n": "The adversary is sure of a user at n if its confidence after n reports is at least the "
-    "threshold that the column or the card names.",
-    "Exposed by n": "A user is exposed by n if the adversary has been sure at some time up to n reports, even if its "
-    "confidence fell again later.",
-    "Reports to exposure": "How many reports it takes until 1, 5 or 10 % or half of the users are exposed, at the "
-    "confidence that is named there; “never” or a dash means that fewer are by the end.",
-    "Relevant interest γ, polarization δ": "How often a user picks from any of the pools at all, and how much of that "
-    "goes to the preferred pool. Both are facts about the user which the adversary does not know.",
-    "Calibration error, noise, Brier": "The mean gap between confidence and success rate; the most that chance alone "
-    "would show in 95 of 100 runs of this size if there were no gap; the mean squared gap between confidence and "
-    "outcome. An error below the noise is no sign of miscalibration.",
-    "Bayes security": "The adversary’s error rate with reports over that of the best guess without any: 1 is no "
-    "leakage, 0 an adversary who never errs. “At the prior” is for users whose pools are preferred as often as here; "
-    "“least” is for the worst prior, two pools that it tells apart best, each preferred by half of the users: what the "
-    "literature calls the Bayes security of a channel, here of the one from preferred pool to guess.",
-    "Min-entropy leakage": "The bits by which reports improve the guess: the binary logarithm of precision over the "
-    "success of the best guess without reports.",
-    "Log odds, bound": "What the reports added to the log odds of a user’s true pool, for the user at the 99 % "
-    "quantile, beside n ε, the most that composition allows (of the reports of one pseudonym). The gap is what the "
-    "bound overstates for this attack. An interval to ∞ means that there are too few users to bound that quantile.",
-    "Mean squared and absolute error": "Of the estimated frequencies of all objects; the root of the mean squared "
-    "error is a share, as a frequency is. Measured on simulated reports and in closed form from the mechanism’s p* and "
-    "q*. With few hash functions what is measured lies above the closed form.",
-    "Interval": "Small grey numbers are 95 % intervals: what another group of as many users could have shown.",
-    "The same users": "All choices are played by the same users, so differences between choices are surer than the "
-    "intervals suggest. An adversary who has estimated what is popular has done so once for each choice: another seed "
-    "gives it another estimate, which the intervals do not cover.",
+    "Precision": "The share of correct guesses among the users with a guess. “Top 10%” are the users with the "
+    "highest confidence.",
+    "Bound": "The largest share of users for whom any adversary can guess correctly, whatever it knows of the "
+    "popularity. It follows from ε, n and the best guess without reports. Precision for the most confident users may "
+    "be higher. 100 is no bound: many reports, no mechanism, or memoization.",
+    "AUC-PN": "The area under the curve of precision against null rate: the precision averaged over all null rates. "
+    "A random guess has 1 divided by the number of pools; 1 is an attack that is always correct.",
+    "★, Pareto-optimal": "No other configuration has both a smaller RMSE and a smaller AUC-PN. The comparison is of "
+    "point estimates: where CIs overlap, other users may change it.",
+    "Confident at n": "The adversary's confidence after n reports is at least the threshold that the column names.",
+    "Exposed by n": "The confidence has reached the threshold at least once within n reports, whether the guess is "
+    "correct or not, and even if the confidence fell again later. Exposed is not the same as correctly guessed.",
+    "Reports until exposed": "The number of reports until 1, 5, 10 or 50% of the users are exposed. “> 180” or a "
+    "dash means: not within the horizon.",
+    "Relevant interest γ, polarization δ": "γ is how often a user picks from any pool, δ is the share of these picks "
+    "from the preferred pool. The adversary does not know either.",
+    "ECE, ECE null 95%, Brier": "The expected calibration error (ECE) is the mean gap between confidence and "
+    "precision. “Null 95%” is its 95th percentile under perfect calibration at this sample size: a smaller ECE is no "
+    "sign of miscalibration. The Brier score is the mean squared gap between confidence and outcome.",
+    "Bayes risk ratio, Bayes security": "The adversary's error rate with reports over that of the best guess "
+    "without: 1 is no leakage, 0 is an adversary who is always correct. The risk ratio is at the users' own prior. "
+    "The Bayes security is the minimum over all priors, which two equally likely pools attain, for the channel from "
+    "preferred pool to guess.",
+    "Min-entropy leakage": "The bits by which reports improve the guess: log2 of precision over the success of the "
+    "best guess without reports.",
+    "Log-odds gain, bound": "What the reports added to the log odds of a user's true pool, at the 99% quantile of "
+    "users, beside n ε, the bound by composition (of the reports of one pseudonym). An interval to ∞ means too few "
+    "users to bound that quantile.",
+    "RMSE, MSE, MAE": "Root mean squared, mean squared and mean absolute error of the estimated frequencies of all "
+    "objects. Empirical errors are of simulated reports; analytical errors follow from the mechanism's p* and q*. "
+    "With few hash functions the empirical error is larger.",
+    "95% CI": "Small gray numbers are 95% confidence intervals over the draw of users: each holds for its own "
+    "number, not for all numbers together.",
+    "Same users": "All configurations are attacked on the same users. An adversary with an estimated popularity has "
+    "its own estimate for each configuration.",
 }
 
 AUDIT = (
     "Preferred pool",
     "Report, n",
     "Pseudonym",
-    "ROC area, linked",
-    "Epsilon a year",
+    "ROC AUC, linked",
+    "ε per year",
     "Confidence",
     "Null rate",
     "Precision",
-    "At most",
-    "AUC",
-    "Sure at n",
+    "Bound",
+    "AUC-PN",
+    "Confident at n",
     "Exposed by n",
-    "Reports to exposure",
+    "Reports until exposed",
     "Relevant interest γ, polarization δ",
-    "Calibration error, noise, Brier",
-    "Interval",
+    "ECE, ECE null 95%, Brier",
+    "95% CI",
 )
 
 COMPARISON = (
     "Mechanism, ε",
     "Report, n",
     "Pseudonym",
-    "Epsilon a year",
-    "At most",
-    "AUC",
-    "★, frontier",
-    "Sure at n",
+    "ε per year",
+    "Bound",
+    "AUC-PN",
+    "★, Pareto-optimal",
+    "Confident at n",
     "Exposed by n",
-    "Reports to exposure",
-    "Bayes security",
+    "Reports until exposed",
+    "Bayes risk ratio, Bayes security",
     "Min-entropy leakage",
-    "Log odds, bound",
-    "Mean squared and absolute error",
-    "Interval",
-    "The same users",
+    "Log-odds gain, bound",
+    "RMSE, MSE, MAE",
+    "95% CI",
+    "Same users",
 )
 
-POSTERIORS = ("Preferred pool", "Report, n", "Confidence", "Sure at n", "Exposed by n", "Interval")
+POSTERIORS = ("Preferred pool", "Report, n", "Confidence", "Confident at n", "Exposed by n", "95% CI")
 
 ADVICE = (
     "Preferred pool",
     "Mechanism, ε",
     "Report, n",
-    "Epsilon a year",
+    "ε per year",
     "Confidence",
     "Exposed by n",
-    "Sure at n",
+    "Confident at n",
     "Relevant interest γ, polarization δ",
-    "Interval",
+    "95% CI",
 )
 
 
-def explained(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Words and their meanings."""
-    return [(word, tied(MEANINGS[word])) for word in words]
+def explained(terms: Sequence[str]) -> list[tuple[str, str]]:
+    """Return terms with their definitions."""
+    return [(term, MEANINGS[term]) for term in terms]

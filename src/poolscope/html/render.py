@@ -1,11 +1,11 @@
-"""Render records as one HTML report: the only Jinja environment, and what all reports have in common.
+"""Render HTML reports: the Jinja environment, and what all reports have in common.
 
-A report holds the specification of each picture and, once, the JavaScript that draws them: ``embed(chart, ...)`` for
-every picture, and a template that extends ``charts.html.j2`` for the report. Nothing is fetched, and no text of a
-specification is run: a policy in the head allows the report's own scripts and no other.
+A report contains the Vega-Lite specification of each figure and, once, the JavaScript that draws them: ``embed(chart)``
+for a figure, and a template that extends ``charts.html.j2``. A report fetches nothing. Its Content Security Policy
+allows its own scripts only, so no text of a specification is run.
 
-The JavaScript (Vega, Vega-Lite and Vega-Embed in one file) is made when the package is built (`hatch_build.py`) and
-lies beside this module. A checkout that was never built makes it once, with vl-convert, and caches it.
+The JavaScript (Vega, Vega-Lite and Vega-Embed in one file) is bundled when the package is built (`hatch_build.py`). A
+source checkout bundles it once with vl-convert and caches it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ BUILT = Path(__file__).with_name("vega.js")
 
 @cache
 def javascript() -> str:
-    """The bundle, made fit to stand inside a page."""
+    """Return the bundle, escaped for use inside HTML."""
     path = BUILT if BUILT.is_file() else _cached()
-    # a page's parser looks for these in the middle of a script too; in a text of JavaScript the backslash is nothing
+    # an HTML parser looks for these inside a script as well; in a JavaScript string the backslash has no effect
     return path.read_text("utf-8").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
@@ -47,24 +47,24 @@ def _cached() -> Path:
         version = metadata.version("vl-convert-python")
         import vl_convert
     except ImportError:
-        raise PoolscopeError(f"the JavaScript of the pages was not built; make it with: {MISSING}") from None
+        raise PoolscopeError(f"the JavaScript of the reports is not built; build it with: {MISSING}") from None
     path = user_cache_path("poolscope", appauthor=False) / f"vega-{version}.js"
     if not path.is_file():
         with located_os_errors(path, "set XDG_CACHE_HOME to a folder that can be written"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            # its stub knows no default
+            # the stub lacks the default
             write_text(path, vl_convert.javascript_bundle())  # type: ignore[call-arg]
     return path
 
 
 POLICY = "script-src 'none'; "
-"""What stands in the head of a page until its scripts are known."""
+"""Placeholder in the head of a report until its scripts are known."""
 
 
 def render(template: str, **values: Any) -> str:
-    """A page as HTML; every text is escaped, and a value that the template misses is an error.
+    """Return a report as HTML; escape every text, and raise an error for a value that the template lacks.
 
-    Its policy lets no script run but the page's own, which it names by their hashes, and lets nothing be fetched.
+    The policy allows the report's own scripts by their hashes, and no requests.
     """
     scripts: list[Markup] = []
 
@@ -91,25 +91,20 @@ def _environment() -> Environment:
 
 
 def _visible(value: Any) -> Any:
-    """Marks that hide text or turn its direction are shown, not obeyed; what is Markup is ours."""
+    """Make characters visible that hide text or change its direction; Markup is trusted."""
     return visible(value, besides="\n\r\t") if type(value) is str else value
 
 
 def origin(command: str, *, seed: int, users: int, version: str, seconds: float | None) -> list[tuple[str, str]]:
-    """Where the numbers come from, down to the command that makes them again."""
+    """Return the provenance of a report: command, seed, users, version and time."""
     facts = [("Command", command), ("Seed", str(seed)), ("Users", f"{users:,}"), ("Version", f"poolscope {version}")]
     return facts if seconds is None else [*facts, ("Time", f"{seconds:,.1f} s")]
 
 
 def options(asked: Mapping[str, Any]) -> str:
-    """What was asked for, as options of a command."""
+    """Return changed settings as options of a command."""
     lists = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in asked.items()}
     return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in lists.items())
-
-
-def tied(text: str) -> str:
-    """Text whose numbers stay on one line with their percent sign."""
-    return text.replace(" %", "\u202f%")
 
 
 ELEMENT = (
@@ -118,29 +113,29 @@ ELEMENT = (
 
 
 def embed(chart: Picture, *, name: str, label: str) -> Markup:
-    """A picture as an element of a page.
+    """Return a figure as an HTML element.
 
     Parameters
     ----------
-    chart : the picture.
-    name : of the file under which a reader may save it, without its ending.
-    label : what it shows, for those who do not see it.
+    chart : the figure.
+    name : file name for saving, without its suffix.
+    label : accessible name.
     """
     text = json.dumps(specification(chart), separators=(",", ":"), ensure_ascii=False)
-    # no character of it can end the element that holds it
+    # no character can end the enclosing element
     text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return Markup(ELEMENT).format(label, name, Markup(text))
 
 
 def placed(pictures: Iterable[Figure]) -> list[dict[str, Any]]:
-    """What the template `figure.html.j2` places: pictures with titles and captions, numbered if there are several."""
+    """Return the figures for the template `figure.html.j2`, numbered if there are several."""
     every = list(pictures)
     return [
         {
             "number": number if len(every) > 1 else None,
             "title": picture.title,
             "chart": embed(picture.chart, name=picture.name, label=picture.title),
-            "caption": tied(picture.caption),
+            "caption": picture.caption,
         }
         for number, picture in enumerate(every, start=1)
     ]

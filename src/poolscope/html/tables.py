@@ -1,4 +1,4 @@
-"""Numbers of an HTML report: how they are written, the tables that hold them, and the cards at the top."""
+"""Format numbers, tables and cards of an HTML report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from poolscope.core.counting import MIN_USERS
-from poolscope.html.render import tied
 from poolscope.inference.levels import in_percent
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import SMALLEST_DOUBT
@@ -17,7 +16,7 @@ from poolscope.metrics.text import number, percent
 
 
 class Column(NamedTuple):
-    """A column: a field of the records, its head and the one above, and how its numbers are written."""
+    """A column: a field of the records, its header and the group header above, and how its values are formatted."""
 
     field: str
     group: str
@@ -35,14 +34,14 @@ def table(
     form: Callable[[Any], str] = str,
     best: str | None = None,
 ) -> dict[str, Any]:
-    """The records in blocks of rows.
+    """Return the records as blocks of rows.
 
     Parameters
     ----------
-    label : what the table holds, for those who do not see it.
-    block, row : the field that the rows of a block share and the one that tells them apart, each with its head.
-    form : how the row's field is written.
-    best : a field that says which rows are marked with a star.
+    label : accessible name of the table.
+    block, row : the field that groups rows and the field that identifies a row, each with its header.
+    form : how the row's field is formatted.
+    best : a field that marks rows with a star.
     """
     groups = groupby(columns, key=lambda column: column.group)
     return {
@@ -74,72 +73,73 @@ def _cell(value: Any, form: Callable[[Any], str]) -> dict[str, str]:
 
 
 def interval(estimate: Estimate, form: Callable[[Any], str]) -> str:
-    """An interval as it stands below its value; nothing where it is a point."""
+    """Return an interval, as "0.62–0.81"; an empty text where both ends are equal."""
     low, high = form(estimate.low), form(estimate.high)
     if low == high:
         return ""
-    dash = " – " if "-" in low + high else "–"
-    return f"{low}{dash}{'∞' if high == '–' else high}".replace("-", "−")
+    dash = " – " if "-" in low + high or high[0] in ">≥" else "–"
+    # what is not reached has no upper end
+    return f"≥ {low}" if high == "–" else f"{low}{dash}{high}".replace("-", "−")
 
 
 def decimal(value: float, positions: int = 3) -> str:
-    """A number around 1, to three decimals or so many; a dash where it is not known."""
+    """Return a number with three decimals by default; a dash where it is unknown."""
     if math.isinf(value):
         return number(value)
     return "–" if math.isnan(value) else f"{value:.{positions}f}"
 
 
 def share(value: float) -> str:
-    """A share as the number before the percent sign."""
+    """Return a share as a percentage without its sign."""
     return "–" if math.isnan(value) else f"{100 * value:.1f}"
 
 
 def large_percent(value: float) -> str:
-    """A share as it stands alone, in large letters, where there is no room for words."""
-    return percent(value).replace("less than ", "<\u202f").replace("more than ", ">\u202f")
+    """Return a share as a short percentage, for large type."""
+    return percent(value).replace("less than ", "< ").replace("more than ", "> ")
 
 
 def large_share(value: float, users: int) -> str:
-    """A share of some users as it stands alone: a percentage, or of fewer than 20 users a count."""
+    """Return a share of users: a percentage, or a count of fewer than 20 users."""
     return large_percent(value) if users >= MIN_USERS else f"{round(value * users)} of {users}"
 
 
 def count(value: float) -> str:
-    """A number of reports; a dash for never."""
+    """Return a number of reports; a dash where it is not reached."""
     return "–" if math.isinf(value) else f"{value:.0f}"
 
 
 def bits(value: float) -> str:
-    """Bits, to two decimals."""
+    """Return bits with two decimals."""
     return "–" if not math.isfinite(value) else f"{value:.2f}"
 
 
 def log_odds(value: float) -> str:
-    """Evidence; what double precision cannot tell from certainty is a lower bound."""
+    """Return log odds; beyond double precision they are a lower bound."""
     if math.isinf(value):
         return number(value)
     return f"≥ {value:.1f}" if value >= -math.log(SMALLEST_DOUBT) else f"{value:.1f}"
 
 
 def error(value: float | None) -> str:
-    """An error, always with its power of ten; a dash where there is no estimate."""
+    """Return an error in scientific notation; a dash where there is no estimate."""
     return "–" if value is None or math.isnan(value) else f"{value:.2e}"
 
 
 def rounded(value: float | str | None) -> str:
-    """Two decimals, more where the number is small, none where it is large; words as they are."""
+    """Return a number with two decimals, more where it is small and none where it is large; texts unchanged."""
     if value is None or isinstance(value, str):
-        return value or "-"
+        return value or "–"
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3g}"
 
 
-TOO_FEW_USERS = "too few users for a percentage"
+TOO_FEW_USERS = "count (fewer than 20)"
 
 
 class Card(NamedTuple):
-    """A large value, what it says, and what stands below in small letters."""
+    """A large value, its label, and a note in small type."""
 
     value: str
     label: str
@@ -147,23 +147,23 @@ class Card(NamedTuple):
 
 
 def cards(record: Record) -> Iterator[Card]:
-    """How many users are guessed rightly, of all and of the surest tenth, and how many are exposed.
+    """Yield the success on all users and on the most confident 10%, and the share of exposed users.
 
     Shares of fewer than 20 users are counts.
     """
-    surest = max(1, round(TOPS["precision_top10"] * record.users))
-    exposed = f"users are exposed by then, at {in_percent(record.exposed_at)} confidence"
-    yield _card(record.precision, record.users, "of all users are guessed rightly", "users are guessed rightly")
+    top = max(1, round(TOPS["precision_top10"] * record.users))
+    exposed = f"exposed (confidence ≥ {in_percent(record.exposed_at)} at least once)"
+    yield _card(record.precision, record.users, "of all users guessed correctly", "users guessed correctly")
     yield _card(
         record.precision_top10,
-        surest,
-        "of the surest tenth of guesses are right",
-        "guesses are right, of the tenth that it is surest of",
+        top,
+        "of the most confident 10% guessed correctly",
+        "guesses correct in the most confident 10%",
     )
-    yield _card(record.exposed_share, record.users, f"of {exposed}", exposed)
+    yield _card(record.exposed_share, record.users, f"of users {exposed}", f"users {exposed}")
 
 
 def _card(found: Estimate, users: int, label: str, counting: str) -> Card:
     few, ends = users < MIN_USERS, interval(found, share)
-    note = TOO_FEW_USERS if few else f"{ends} %" if ends else ""
-    return Card(tied(large_share(found.value, users)), tied(counting if few else label), tied(note))
+    note = TOO_FEW_USERS if few else f"{ends}%" if ends else ""
+    return Card(large_share(found.value, users), counting if few else label, note)

@@ -1,6 +1,6 @@
-"""Audit, compare and advise with their HTML reports: what the commands and `poolscope` call by their names.
+"""Run audit, compare and advise, and write their HTML reports: the functions that the package exports.
 
-Renderers are imported when they draw: a game begins sooner without them.
+The workflows know no HTML. Renderers are imported only when they are needed, so that a simulation starts sooner.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def audit(
     html: bool = True,
     progress: Progress = SILENT,
 ) -> Summary:
-    """Play a scenario into a folder; returns its summary.
+    """Simulate the pool inference attack on a scenario, write a run's folder, and return its summary.
 
     Parameters
     ----------
-    users : how many; the scenario's count where absent, and without one as many as take about ten seconds.
-    observations, threshold, epsilon, mechanism : in place of the scenario's; another mechanism's parameters are those
-        of `compare`. The run's scenario is then the changed one, which `resume` must be asked for again.
-    engine : where the blocks are played: `Local`, `Dask`, or anything with a ``map`` (an executor of
-        ``concurrent.futures``, a Dask client); the threads of this process where absent.
+    users : number of users; by default the scenario's, or as many as take about ten seconds.
+    observations, threshold, epsilon, mechanism : replace those of the scenario; a new mechanism has the parameters
+        that `compare` gives it. To resume the run, pass the same values.
+    engine : where blocks of users run: `Local`, `Dask`, or anything with a ``map`` (an executor of
+        ``concurrent.futures``, a Dask client); by default the threads of this process.
     html : whether to write the HTML report, ``report.html``.
-    progress : receives the current stage, the number of users before the first block, and users as they are played.
+    progress : receives the current stage, the total number of users, and users as they finish.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def audit(
     if html:
         from poolscope.html.audit import write_page
 
-        progress.stage("Drawing the page")
+        progress.stage("Writing the report")
         write_page(Run.within(Path(out), summary))
     return summary
 
@@ -96,22 +96,22 @@ def compare(
     html: bool = True,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Play a scenario's users against every mechanism at every epsilon.
+    """Compare every mechanism at every epsilon on the same users of a scenario.
 
     Parameters
     ----------
-    mechanisms : names, or classes of your own (also as "module:Class"), which are made of ``universe`` or ``size`` and
-        ``epsilon``, as far as they take them, and need what `adapt` needs. Parameters of a name but for epsilon are the
-        mechanism's own defaults, and those of the scenario's ``[mechanism]`` where it has no default; a mechanism
-        without an epsilon is played once.
-    users : how many; where absent the scenario's count, up to a thousand.
-    seed : the users, what they pick and what they draw are the same for every choice.
-    estimate_from : how many reports the frequency estimate is made of.
-    observations, threshold : in place of the scenario's; what is told is after the largest count.
-    out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
-        folder where there is none), and workers on other machines must see them.
+    mechanisms : names, or custom classes (also as "module:Class") with the methods that `adapt` needs, called with
+        ``universe`` or ``size`` and ``epsilon``, as far as they take them. Other parameters have the mechanism's
+        defaults, or the values of the scenario's ``[mechanism]`` where there is no default. A mechanism without an
+        epsilon runs once.
+    users : number of users; by default the scenario's, at most 1,000.
+    seed : users, objects and random draws are the same for every configuration.
+    estimate_from : number of reports of the frequency estimate.
+    observations, threshold : replace those of the scenario; results are at the largest count.
+    out : a new folder for ``comparison.json`` and, temporarily, for outcomes, which workers on other machines must be
+        able to read; by default outcomes are in the system's temporary folder.
     html : whether to write the HTML report, ``comparison.html`` into ``out`` where there is one.
-    progress : receives the current stage, the number of users of all choices together, and users as they are played.
+    progress : receives the current stage, the number of users of all configurations, and users as they finish.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def compare(
     if html and out is not None:
         from poolscope.html.compare import write_page
 
-        progress.stage("Drawing the page")
+        progress.stage("Writing the report")
         write_page(comparison, Path(out))
     return comparison
 
@@ -162,27 +162,25 @@ def advise(
     html: bool = True,
     progress: Progress = SILENT,
 ) -> Advice:
-    """Which mechanism, epsilon and cap expose few users enough and serve the curator well enough.
+    """Recommend a mechanism, epsilon and cap that meet targets of exposure and accuracy.
 
     Parameters
     ----------
-    max_exposed : the share of users who may be exposed, at most, with this `threshold` of the adversary; where absent,
-        the scenario's threshold, or 0.9 without one.
-    horizon, days : by then; the scenario's last observation count where both are absent.
-    max_error, devices : the most that the error (RMSE) of a frequency may be, from one report of each device; both or
-        none.
-    mechanisms : names; the scenario's own and some common ones where absent.
-    adversary : the name of one of the scenario's; the strongest where absent.
-    epsilon : the smallest and the largest that are looked at.
-    users : how many search at most, and as many others verify the recommendation. By default as many as expose 800 at
-        the target, from 4,000 to 40,000; where devices keep answers, as many as there is time for.
-    tolerance : how wide the 95 % interval of a share at the border may be while mechanisms are compared. Users are
-        added until it lies on one side, is that narrow, or they run out.
-    mitigations : whether to play measures beside the recommendation.
-    seed : the same seed and `users` give the same advice; users who verify come from seeds after it.
+    max_exposed : largest share of users exposed, at this confidence `threshold`; by default the scenario's threshold,
+        or 0.9.
+    horizon, days : number of events, or of days, that the target is for; by default the scenario's last count.
+    max_error, devices : largest RMSE of a frequency from one report of each device; both or none.
+    mechanisms : names; by default the scenario's own and common ones.
+    adversary : name of an adversary of the scenario; by default the strongest.
+    epsilon : smallest and largest epsilon of the search.
+    users : largest number of users of the search; as many others verify the recommendation. By default enough to
+        expose 800 at the target, from 4,000 to 40,000; with memoization, as many as time allows.
+    tolerance : width of the 95% CI of a share near the target at which the search stops adding users.
+    mitigations : whether to simulate mitigations of the recommendation.
+    seed : the same seed and `users` give the same advice; held-out users come from later seeds.
     out : a new folder for ``advice.json`` and ``recommended.toml``.
     html : whether to write the HTML report, ``advice.html`` into ``out`` where there is one.
-    progress : receives the current stage, and users as they are played.
+    progress : receives the current stage, and users as they finish.
 
     Examples
     --------
@@ -213,6 +211,6 @@ def advise(
     if html and out is not None:
         from poolscope.html.advise import write_page
 
-        progress.stage("Drawing the page")
+        progress.stage("Writing the report")
         write_page(advice, Path(out))
     return advice

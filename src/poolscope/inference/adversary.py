@@ -29,7 +29,7 @@ class Adversary:
     universe : the objects and the pools of interest; adversaries on the same reports may have different pools.
     popularity : (universe,) assumed popularity; only its shape within each pool matters (eq. phi_representation).
     belief : priors of relevant interest, polarization and preferred pool.
-    phrase : a description for reports, such as "who knows nothing about popularity".
+    phrase : what it assumes of the popularity, for a summary.
     knows_memoization : where devices memoize, whether the adversary groups reports by response or takes them as
         independent.
     redraws : the same adversary with further draws of an estimated popularity. Users play in groups, each against an
@@ -94,7 +94,7 @@ class Adversary:
             universe=universe,
             popularity=uniform(universe),
             belief=belief or Behavior(),
-            phrase="who knows nothing about popularity",
+            phrase="popularity assumed uniform",
         )
 
 

@@ -23,10 +23,10 @@ def at_levels(word: str) -> dict[float, str]:
 
 
 def in_percent(level: float) -> str:
-    """Return a threshold with all its digits: 97.5 %."""
-    return f"{100 * level:g} %"
+    """Return a threshold with all its digits: 97.5%."""
+    return f"{100 * level:g}%"
 
 
-def sure(level: float) -> str:
-    """Return the table heading for users about whom the adversary is confident at this threshold."""
-    return f"sure, {in_percent(level)}"
+def at_least(level: float) -> str:
+    """Return the column header of the users for whom the confidence reaches this level."""
+    return f"confidence ≥ {in_percent(level)}"

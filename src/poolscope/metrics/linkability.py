@@ -91,11 +91,6 @@ def linkability(game: Game, users: int, seed: int) -> tuple[Linkability, ...]:
     )
 
 
-def in_words(window: int) -> str:
-    """Return the question about windows of this many reports."""
-    return f"Are two windows of {window:,} report{'s' * (window != 1)} one device's"
-
-
 def roc_auc(scores: Floats) -> Estimate:
     """Chance that a score of the diagonal is above one that is not, ties for half; the interval is over devices.
 

@@ -1,4 +1,4 @@
-"""Records as a table: a data frame, LaTeX for a paper, HTML for a notebook."""
+"""Convert records to tables: text, a data frame, LaTeX for a paper, HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -35,21 +35,25 @@ HEADINGS = {
     "mechanism": "Mechanism",
     "epsilon": "ε",
     "users": "Users",
-    "auc_pn": "AUC",
+    "auc_pn": "AUC-PN",
     "precision": "Precision",
-    "precision_top1": "Top 1 %",
-    "precision_top5": "Top 5 %",
-    "precision_top10": "Top 10 %",
-    "precision_top20": "Top 20 %",
-    "success_bound": "At most",
-    "confident_90": "Sure at 90 %",
-    "exposed_90": "Exposed at 90 %",
-    "mse": "Mean squared error",
+    "precision_top1": "Top 1%",
+    "precision_top5": "Top 5%",
+    "precision_top10": "Top 10%",
+    "precision_top20": "Top 20%",
+    "success_bound": "Bound",
+    "confident_90": "Confidence ≥ 90%",
+    "exposed_90": "Exposed (≥ 90%)",
+    "mse": "MSE",
 }
-"""What a column is called where its field's name would not do."""
+"""Column headers, where the field's name is not enough."""
 
-AT_THRESHOLD = {"confident_at_threshold": "Sure", "exposed": "Exposed", "precision_at_threshold": "Right when sure"}
-"""The same for fields that are about the threshold that was asked for."""
+AT_THRESHOLD = {
+    "confident_at_threshold": "Confidence ≥ {}",
+    "exposed": "Exposed (≥ {})",
+    "precision_at_threshold": "Precision at ≥ {}",
+}
+"""Column headers of fields about the requested threshold."""
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -59,25 +63,27 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     "ε": r"$\varepsilon$",
     "∞": r"$\infty$",
+    "≥": r"$\geq$",
     "−": "$-$",
     **{sign: f"\\{sign}" for sign in "&%$#_"},
 }
 
 
 class Records(tuple[Kind, ...]):
-    """The records of a run or a comparison: a tuple that can be shown and taken elsewhere.
-
-    In a notebook it shows itself as a table.
+    """The records of a run or a comparison: a tuple that prints as a table, and converts to other formats.
 
     Examples
     --------
     >>> records = ps.summarize(outcomes, game, seed=1)
+    >>> print(ps.metrics.Records(records[:1]))
+    Adversary   n               AUC-PN            Precision              Top 10%      Exposed (≥ 90%)
+    strong     10  0.760 (0.682–0.828)  0.625 (0.554–0.692)  0.900 (0.668–0.996)  0.035 (0.014–0.071)
     >>> records.to_polars().select("adversary", "n").rows()
     [('strong', 10), ('strong', 40), ('non-private', 10), ('non-private', 40)]
     >>> print(records.to_latex(["adversary", "n", "auc_pn"], digits=2))
     \\begin{tabular}{lrr}
     \\toprule
-    Adversary & $n$ & AUC \\\\
+    Adversary & $n$ & AUC-PN \\\\
     \\midrule
     strong & 10 & 0.76 [0.68, 0.83] \\\\
     strong & 40 & 0.89 [0.84, 0.93] \\\\
@@ -141,6 +147,23 @@ class Records(tuple[Kind, ...]):
     def _repr_html_(self) -> str:
         return self.to_html()
 
+    def __str__(self) -> str:
+        """Return the records as an aligned text table, which `print` shows."""
+        if not self:
+            return "no records"
+        names = self._names(None)
+        rows = [[self._heading(name) for name in names], *self._cells(names, 3, " ({}–{})")]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        left = [name in ("adversary", "mechanism") for name in names]
+        lines = (
+            "  ".join(
+                cell.ljust(width) if text else cell.rjust(width)
+                for cell, width, text in zip(row, widths, left, strict=True)
+            )
+            for row in rows
+        )
+        return "\n".join(line.rstrip() for line in lines)
+
     def _names(self, columns: Sequence[str] | None) -> list[str]:
         if not self:
             raise InputError("there must be at least one record")
@@ -160,7 +183,7 @@ class Records(tuple[Kind, ...]):
         threshold = self[0].threshold
         if threshold is None or name not in AT_THRESHOLD:
             return HEADINGS.get(name, name)
-        return f"{AT_THRESHOLD[name]} at {in_percent(threshold)}"
+        return AT_THRESHOLD[name].format(in_percent(threshold))
 
     def _cells(self, names: Sequence[str], digits: int, interval: str) -> list[list[str]]:
         return [[_cell(getattr(record, name), digits, interval) for name in names] for record in self]

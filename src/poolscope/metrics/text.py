@@ -1,9 +1,10 @@
-"""A run in plain words for readers who know no metric, and the users that it assumes."""
+"""Summarize a run in sentences: the strongest attack, the synthetic users, and the error of sampled posteriors."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import InputError
@@ -16,14 +17,14 @@ from poolscope.population.priors import UNIFORM, Beta, Density
 if TYPE_CHECKING:
     from poolscope.game.game import Game
 
-
-_LEVELS = (0.99, 0.95, 0.90)
+HEADLINE = "precision_top10"
+"""The share of users that the summary is about, fixed in advance: a share chosen after looking would bias its CI."""
 
 
 def strongest_attack(results: Sequence[Record]) -> Record:
-    """Return the record that summarizes a run: the best attack on private reports at the largest n that was asked for.
+    """Return the record that summarizes a run: the best attack on private reports at the largest n.
 
-    The non-private game counts only when there is nothing else.
+    The non-private game counts only where there is nothing else.
 
     Examples
     --------
@@ -38,81 +39,83 @@ def strongest_attack(results: Sequence[Record]) -> Record:
     return max((record for record in private if record.n == horizon), key=lambda record: record.auc_pn.value)
 
 
-def summary_text(results: Sequence[Record], descriptions: Mapping[str, str] | None = None) -> str:
-    """Return one or two sentences that say what a run found.
+def summary_text(
+    results: Sequence[Record], descriptions: Mapping[str, str] | None = None, *, unit: str = "report"
+) -> str:
+    """Summarize a run in one or two sentences.
 
-    With a threshold, about how many users the adversary is that confident, and how often it is right. Without one,
-    the largest group of users about which it is nearly always right (lower end of the interval at 99, else 95,
-    else 90 %). Then the success on everyone against a guess without any report. Of fewer than 20 users no percentage is
-    given, but a count.
+    The first sentence is about the most confident 10% of the users. That share is fixed in advance, so its 95% CI needs
+    no adjustment. With a threshold, the sentence is about the users whose guess reaches it. The second sentence is
+    about all users, beside the best guess without reports. Shares of fewer than 20 users are counts.
 
     Parameters
     ----------
     results : sequence of Record
         From ``summarize``.
     descriptions : mapping, optional
-        What each adversary knows, as "an adversary who knows what is popular".
+        What each adversary assumes, as "popularity estimated from 100,000 reports".
+    unit : str
+        What n counts: "report", or "event" where a cap or sampling makes the two differ (`unit_of`).
 
     Examples
     --------
     >>> print(ps.metrics.summary_text(ps.summarize(outcomes, game, seed=1)))
-    After 40 reports, the strong adversary names the preferred pool ...re guessing at random is right for 33 %.
+    After 40 reports, the strong adversary is correct for all 20 users in its most confident 10% ...random: 33%).
     """
     record = strongest_attack(results)
-    phrase = (descriptions or {}).get(record.adversary)
-    who = f"{phrase} ({record.adversary})" if phrase else f"the {record.adversary} adversary"
-    opening = f"After {counted(record.n, 'report')}, {who}"
+    description = (descriptions or {}).get(record.adversary)
+    opening = f"After {counted(record.n, unit)}, the {record.adversary} adversary"
+    opening += f" ({description})" if description else ""
+    users = f"{'all ' * (record.users > 1)}{counted(record.users, 'user')}"
+    everyone = f"Guessing for {users}, it is {_on_everyone(record)}."
     if record.threshold is not None and record.confident_at_threshold and record.precision_at_threshold:
-        sure, right = record.confident_at_threshold.value, record.precision_at_threshold.value
-        confident = round(sure * record.users)
-        about = f" and right about {of_users(right, confident, 'of them')}" if confident else ""
-        who = of_users(sure, record.users, "of the users") if confident else "nobody"
-        first = f"{opening} is at least {in_percent(record.threshold)} sure of {who}{about}."
-        return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
-    group = _largest_group(record)
-    if group is None:
-        return f"{opening} names the preferred pool of every user and {_on_everyone(record)}."
-    share, precision = group
-    who = "every user" if share == 1 else f"{percent(share)} of the users"
-    first = f"{opening} names the preferred pool of {who} and {_how_often(precision)}."
-    if share == 1:
-        return first
-    return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
-
-
-def _largest_group(record: Record) -> tuple[float, Estimate] | None:
-    """Return the largest share of users whose precision has a high lower bound, and that precision."""
-    groups = [(1.0, record.precision)]
-    groups += [(top, getattr(record, name)) for name, top in reversed(TOPS.items())]
-    groups = [group for group in groups if group[0] * record.users >= MIN_USERS]
-    for level in _LEVELS:
-        for share, precision in groups:
-            if precision.low >= level:
-                return share, precision
-    return None
-
-
-def _how_often(precision: Estimate) -> str:
-    if precision.value < 1:
-        return f"is right {percent(precision.value)} of the time"
-    # of those who played; what that says of others is the interval's to say
-    return f"is right about all who played, surely more than {percent(precision.low)} of the time"
+        confident, correct = record.confident_at_threshold.value, record.precision_at_threshold.value
+        reached = round(confident * record.users)
+        who = of_users(confident, record.users, "of the users") if reached else "no user"
+        outcome = f" and correct for {of_users(correct, reached, 'of them')}" if reached else ""
+        return f"{opening} is at least {in_percent(record.threshold)} confident about {who}{outcome}. {everyone}"
+    precision, top = getattr(record, HEADLINE), round(TOPS[HEADLINE] * record.users)
+    if top < MIN_USERS:
+        return f"{opening} guesses for {users} and is {_on_everyone(record)}."
+    share = in_percent(TOPS[HEADLINE])
+    if precision.value == 1:
+        found = f"all {top:,} users in its most confident {share} (95% CI: at least {percent(precision.low)})"
+    else:
+        found = f"{percent(precision.value)} of the users in its most confident {share} (95% CI {range_of(precision)})"
+    return f"{opening} is correct for {found}. {everyone}"
 
 
 def _on_everyone(record: Record) -> str:
-    """Return the success rate on all users beside the better of the two guesses that need no report."""
-    blind, chance, often = "guessing at random", record.baseline, percent(record.baseline)
+    """Return the success on all users beside the better of the two guesses that need no report."""
+    name, chance, share = "random", record.baseline, percent(record.baseline)
     if record.skewed:
-        blind, chance = "always naming the most common pool", record.majority
-        often = of_users(chance, record.users)
-    success = f"is right for {of_users(record.precision.value, record.users, 'of them')}"
-    if record.precision.low > chance:
-        return f"{success}, where {blind} is right for {often}"
-    return f"{success}, no better than {blind} ({often})"
+        name, chance = "the most common pool", record.majority
+        share = of_users(chance, record.users)
+    success = f"correct for {of_users(record.precision.value, record.users)}"
+    return (
+        f"{success} ({name}: {share})"
+        if record.precision.low > chance
+        else f"{success}, no better than {name} ({share})"
+    )
 
 
-class SampledRecord(Protocol):
-    """What is known of an adversary's posteriors that may be sampled, see `Record`."""
+class ReportingLimits(Protocol):
+    """What makes events and reports differ: a reporting policy, or the ``[devices]`` of a scenario."""
+
+    @property
+    def sampling_rate(self) -> float: ...
+
+    @property
+    def cap(self) -> int | None: ...
+
+
+def unit_of(devices: ReportingLimits) -> Literal["report", "event"]:
+    """Return what n counts: "event" where a cap or sampling makes devices send fewer reports, else "report"."""
+    return "report" if devices.cap is None and devices.sampling_rate == 1 else "event"
+
+
+class SampledPosterior(Protocol):
+    """What is known of the Monte Carlo error of an adversary's posteriors, see `Record`."""
 
     @property
     def adversary(self) -> str: ...
@@ -124,60 +127,81 @@ class SampledRecord(Protocol):
     def confidence_mcse_max(self) -> float | None: ...
 
 
-def chance_in_words(
-    results: Sequence[SampledRecord], facts: str = "which the intervals of who is sure and exposed reckon with"
+def mcse_text(
+    results: Sequence[SampledPosterior], consequence: str = "The intervals of confident and exposed users include it."
 ) -> str:
-    """Return one sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
+    """Return the Monte Carlo error of adversaries who sample their posteriors; an empty text where none does."""
     sampled = [record for record in results if record.confidence_mcse]
     if not sampled:
         return ""
     names = " and ".join(dict.fromkeys(record.adversary for record in sampled))
     mean = max(record.confidence_mcse or 0.0 for record in sampled)
-    most = max(record.confidence_mcse_max or 0.0 for record in sampled)
+    largest = max(record.confidence_mcse_max or 0.0 for record in sampled)
     return (
-        f"Posteriors of {names} are sampled: a confidence has a standard error of {mean:.3f} in the mean, "
-        f"{most:.3f} at most, {facts}."
+        f"Posteriors of {names} are sampled (MCMC): the Monte Carlo standard error of a confidence is {mean:.3f} on "
+        f"average and at most {largest:.3f}. {consequence}"
     )
 
 
-def of_users(share: float, users: int, who: str = "") -> str:
-    """A share of some users as a headline has it: "12 %" and the group, or of fewer than 20 a count, "3 of 8 users"."""
+def of_users(share: float, users: int, whom: str = "") -> str:
+    """Return a share of users, as "12% of the users"; of fewer than 20 users a count, as "3 of 8 users"."""
     if users < MIN_USERS:
         return f"{round(share * users)} of {counted(users, 'user')}"
-    return f"{percent(share)} {who}".rstrip()
+    return f"{percent(share)} {whom}".rstrip()
 
 
 def percent(share: float) -> str:
-    """Return a share as a reader says it: whole, with a decimal near 0 and 1, never rounded to them."""
+    """Return a share as a whole percentage, with a decimal near 0 and 1, and never rounded to them."""
     value = 100 * share
     if 0 < value < 0.1:
-        return "less than 0.1 %"
+        return "less than 0.1%"
     if 99.9 < value < 100:
-        return "more than 99.9 %"
-    decimals = 0 if 1 <= value <= 99 or value in (0, 100) else 1
-    return f"{value:.{decimals}f} %"
+        return "more than 99.9%"
+    return f"{_digits(value)}%"
+
+
+def range_of(found: Estimate) -> str:
+    """Return an interval of a share, as "93–99.4%"."""
+    return f"{_digits(100 * found.low)}–{_digits(100 * found.high)}%"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if 1 <= value <= 99 or value in (0, 100) else f"{value:.1f}"
+
+
+def reports_text(found: Estimate, horizon: int) -> str:
+    """Return a number of reports with its 95% CI, as "16 (15–17)"; beyond the horizon, as "> 180"."""
+    value, low, high = (f"{n:,.0f}" if math.isfinite(n) else f"> {horizon:,}" for n in found)
+    if low == high:
+        return value
+    return f"{value} ({low}{'–' if math.isfinite(found.high) else ' to '}{high})"
+
+
+def linkability_title(window: int) -> str:
+    """Return the title of a table of linkability."""
+    return f"Linking two windows of {counted(window, 'report')} to one device"
 
 
 def users_in_words(game: Game) -> str:
-    """Return who plays, as "users drawn with uniform interest and polarization"."""
+    """Return who plays, as "synthetic users with uniform interest and polarization"."""
     if game.recorded is not None:
         return "recorded users"
     own = game.behavior
-    words = f"users drawn with {_of(own.interest, 'interest')} and {_of(own.polarization, 'polarization')}"
+    text = f"synthetic users with {_of(own.interest, 'interest')} and {_of(own.polarization, 'polarization')}"
     if own.interest == own.polarization:
-        words = f"users drawn with {_of(own.interest, 'interest and polarization')}"
+        text = f"synthetic users with {_of(own.interest, 'interest and polarization')}"
     prior = own.pool_prior(game.universe.k)
     if prior.min() < prior.max():
-        words += f", pools preferred by {100 * prior.min():.2g} to {100 * prior.max():.2g} %"
+        text += f", each pool preferred by {100 * prior.min():.2g} to {100 * prior.max():.2g}%"
     if own.none:
-        words += f", {100 * own.none:.2g} % of them without a preferred pool"
-    return words if game.sigma == 0 else f"{words}, tastes of their own (sigma {game.sigma:g})"
+        text += f", {100 * own.none:.2g}% without a preferred pool"
+    return text if game.sigma == 0 else f"{text}, individual popularity (sigma {game.sigma:g})"
 
 
 def _of(density: Density, what: str) -> str:
     if density == UNIFORM:
         return f"uniform {what}"
-    return f"Beta({density.a:g}, {density.b:g}) {what}" if type(density) is Beta else f"{what} by a given density"
+    return f"Beta({density.a:g}, {density.b:g}) {what}" if type(density) is Beta else f"{what} of a given density"
 
 
 def number(value: float) -> str:

@@ -1,1 +1,1 @@
-"""The paper's experiments as data, and the one runner that plays them."""
+"""Reproduce the paper: its experiments as data, and the runner."""

@@ -1,4 +1,4 @@
-"""Experiments as data: `experiments.toml` read into plays, cells and figures, and `published.toml` beside them."""
+"""Read the experiments: runs, cells and figures of `experiments.toml`, and the values of `published.toml`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 from poolscope.core.errors import InputError, did_you_mean
 
-#: AUC and precision agree within this of our interval.
+#: Tolerance of AUC-PN and precision, beyond our interval.
 TOLERANCE = 0.015
 
 
 @dataclass(frozen=True, kw_only=True)
 class Play:
-    """A scenario with changes, played by so many users; recorded ones need traces."""
+    """A run: a scenario with changes and a number of users; recorded users need traces."""
 
     name: str
     scenario: str
@@ -30,7 +30,7 @@ class Play:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One number: where it stands, how it is computed, and where the paper has it."""
+    """One number: its row and column, how to compute it, and its published value."""
 
     row: str
     column: str
@@ -52,13 +52,13 @@ class Experiment:
 
     @property
     def plays(self) -> list[str]:
-        """Names of the plays that the cells need, each once."""
+        """Return the names of the runs that the cells need."""
         return list(dict.fromkeys(c.arguments["play"] for c in self.cells if "play" in c.arguments))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperFigure:
-    """A kind of picture of some plays; `label` and `number` are those of the paper, where it has such a figure."""
+    """A figure of some runs; `label` and `number` are those of the paper, if it has such a figure."""
 
     title: str
     caption: str
@@ -71,12 +71,12 @@ class PaperFigure:
 
 @cache
 def published() -> dict[str, Any]:
-    """Every number that the paper publishes."""
+    """Return every number that the paper publishes."""
     return tomllib.loads(_text("published.toml"))
 
 
 def published_at(path: Sequence[str | int]) -> Any:
-    """The published value at a path; a number, or words such as "more than 0.80"."""
+    """Return the published value at a path: a number, or a text such as "more than 0.80"."""
     value: Any = published()
     for step in path:
         value = value[step]
@@ -85,7 +85,7 @@ def published_at(path: Sequence[str | int]) -> Any:
 
 @cache
 def plays() -> dict[str, Play]:
-    """All plays by name."""
+    """Return all runs by name."""
     found = {}
     for table in _data()["plays"]:
         vary = table.get("vary", {})
@@ -98,7 +98,7 @@ def plays() -> dict[str, Play]:
 
 @cache
 def experiments() -> dict[str, Experiment]:
-    """All experiments by name."""
+    """Return all experiments by name."""
     found = {}
     for table in _data()["experiments"]:
         cells = [_cell(spec) for spec in table.get("cells", [])] or list(_table_cells(table))
@@ -110,12 +110,12 @@ def experiments() -> dict[str, Experiment]:
 
 @cache
 def figures() -> list[PaperFigure]:
-    """All figures."""
+    """Return all figures."""
     return [PaperFigure(**table) for table in _data()["figures"]]
 
 
 def chosen(names: Sequence[str], *, with_traces: bool) -> list[Experiment]:
-    """The experiments of these names; all where none is named, but those on recorded users only with traces."""
+    """Return the named experiments; by default all, those on recorded users only with traces."""
     known = experiments()
     for name in names:
         if name not in known:
@@ -144,7 +144,7 @@ def fill(value: Any, variables: Mapping[str, Any]) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A row, column or parameter as names have it: 1e-05 and 1e-5 are the same."""
+    """Return a row, column or parameter in a canonical form: 1e-05 equals 1e-5."""
     try:
         return f"{float(value):g}"
     except (TypeError, ValueError):

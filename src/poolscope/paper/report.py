@@ -1,4 +1,4 @@
-"""The reproduction as one HTML report laid out like the paper, with its figures."""
+"""Render the reproduction as one HTML report in the order of the paper."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from poolscope.paper.values import Played
 
 
 def pictures(played: Mapping[str, Played]) -> list[Figure]:
-    """All figures whose plays are there."""
+    """Return all figures whose runs are finished."""
     return [_shown(figure, played) for figure in paper_figures() if set(figure.plays) <= played.keys()]
 
 
@@ -47,7 +47,7 @@ def _behavior(figure: PaperFigure, plays: list[Played]) -> Picture:
 
 
 def _calibration(figure: PaperFigure, plays: list[Played]) -> Picture:
-    """All settings in one table; the panels are named after setting and adversary."""
+    """Return all settings in one chart, with a panel for each setting and adversary."""
     tables = []
     for play in plays:
         table = play.run.tables.calibration.filter(pl.col("adversary") != NON_PRIVATE)
@@ -82,12 +82,12 @@ KINDS: Mapping[str, Callable[[PaperFigure, list[Played]], Picture]] = {
 
 
 def mark(cell: Compared) -> str:
-    """Whether ours and the published value agree."""
+    """Return whether our value and the published one agree."""
     return {True: "agrees", False: "differs", None: ""}[cell.agrees]
 
 
 def verdict(reproduction: Reproduction) -> str:
-    """How many of the published cells agree."""
+    """Return how many published values agree."""
     judged = [cell for cell in reproduction.cells if cell.agrees is not None]
     agree = sum(bool(cell.agrees) for cell in judged)
     new = len(reproduction.cells) - len(judged)
@@ -96,15 +96,15 @@ def verdict(reproduction: Reproduction) -> str:
 
 
 def write_page(reproduction: Reproduction, out: Path) -> Path:
-    """``reproduction.html``, self-contained."""
+    """Write ``reproduction.html`` and return its path."""
     html = render(
         "reproduction.html.j2",
-        title="The paper, reproduced",
+        title="Reproduction of the paper",
         words=verdict(reproduction),
         facts=[
             f"poolscope {__version__}",
             f"{platform.system()}, {platform.machine()}, Python {platform.python_version()}",
-            f"{sum(reproduction.seconds.values()):,.0f} s in all",
+            f"{sum(reproduction.seconds.values()):,.0f} s in total",
         ],
         version=__version__,
         tables=[_record(experiment, cells, reproduction) for experiment, cells in by_experiment(reproduction)],
@@ -141,6 +141,6 @@ def _cell(cell: Compared) -> dict[str, str]:
 
 
 def by_experiment(reproduction: Reproduction) -> Iterable[tuple[Experiment, list[Compared]]]:
-    """The experiments with their cells, in order."""
+    """Yield the experiments with their cells, in order."""
     for name in dict.fromkeys(cell.experiment for cell in reproduction.cells):
         yield experiments()[name], [cell for cell in reproduction.cells if cell.experiment == name]

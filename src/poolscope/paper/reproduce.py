@@ -1,4 +1,4 @@
-"""Reproduce the paper, and write the HTML report of it."""
+"""Reproduce the paper, and write its HTML report."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def reproduce(
     html: bool = True,
     progress: Progress = SILENT,
 ) -> Reproduction:
-    """Play the paper's experiments into a folder; what is there already is not played again.
+    """Run the paper's experiments into a folder; finished runs are not repeated.
 
     Parameters
     ----------
-    names : one experiment or several; all where none is named.
-    out : the folder; the same one goes on where it was.
-    users : at most so many in each game; the paper's numbers where absent.
-    traces : recorded emojis, made with the universe emoji-11, which the experiments on recorded users need.
+    names : one experiment or several; by default all.
+    out : the folder; an existing reproduction is resumed.
+    users : largest number of users per run; by default the paper's.
+    traces : recorded emojis with the universe emoji-11, for the experiments on recorded users.
     html : whether to write the HTML report, ``reproduction.html``.
-    progress : receives the current stage, the number of users of all games together, and users as they are played.
+    progress : receives the current stage, the number of users of all runs, and users as they finish.
 
     Examples
     --------
@@ -52,6 +52,6 @@ def reproduce(
         check_settings(folder, {"users": users, "seed": seed})
         done = run_experiments(wanted, folder, users, seed, recorded, as_engine(engine), progress)
     if html:
-        progress.stage("Drawing the page")
+        progress.stage("Writing the report")
         write_page(done, folder)
     return done

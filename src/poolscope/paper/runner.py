@@ -1,4 +1,4 @@
-"""The one runner: plays what the chosen experiments need, once, and lays ours beside the published values."""
+"""Run what the chosen experiments need, once, and compare with the published values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NOISY_REPORTS = 1e7
 
 @result
 class Compared(Result):
-    """A cell with its published value and ours.
+    """A cell with its published value and our value.
 
     `published` and `agrees` are None where the paper has nothing; `ours` and `agrees` where a quick pass has no such
     users.
@@ -154,12 +154,12 @@ def _provenance(played: dict[str, Played], simulated: dict[Simulation, Any], see
 
 
 def finished_plays(out: Path) -> int:
-    """How many plays of a reproduction are on disk."""
+    """Return how many runs of a reproduction are on disk."""
     return len(list(out.glob("plays/*/summary.json")))
 
 
 def finished(out: Path, threads: Map) -> dict[str, Played]:
-    """The plays that a folder holds, by name; their scenarios are those that were played."""
+    """Return the finished runs of a folder by name, with the scenarios that were run."""
     found = {}
     for name, play in data.plays().items():
         folder = _folder(out, play)
@@ -170,7 +170,7 @@ def finished(out: Path, threads: Map) -> dict[str, Played]:
 
 
 def check_settings(out: Path, settings: dict[str, Any]) -> None:
-    """A folder holds one reproduction: the same seed and number of users."""
+    """Check that a folder has a reproduction with the same seed and number of users."""
     path = out / "reproduction-settings.json"
     if path.exists():
         if read_json(path) != settings:
@@ -185,7 +185,7 @@ def check_settings(out: Path, settings: dict[str, Any]) -> None:
 
 
 def _scenario(play: Play, traces: Path | None) -> Scenario:
-    """The play's scenario; one on recorded users reads the given traces, wherever they are."""
+    """Return the scenario of a run; one with recorded users reads the given traces."""
     if not play.recorded:
         return load_scenario(play.scenario).replace(play.change, name=play.name)
     assert traces is not None
@@ -204,7 +204,7 @@ def _play(
     engine: Engine,
     progress: Progress,
 ) -> tuple[Played, float]:
-    """Play, or go on, or take what is finished; the seconds are those of the first time."""
+    """Run, resume or read a run; the seconds are those of the first time."""
     count = _users(play, users)
     folder = _folder(out, play)
     kept = read_manifest(folder) if (folder / "summary.json").exists() else None
@@ -228,7 +228,7 @@ def _users(play: Play, users: int | None) -> int:
 
 
 def _utilities(wanted: Sequence[Experiment]) -> dict[Simulation, list[str]]:
-    """The simulations of the curator that these experiments need, and the epsilons of each."""
+    """Return the simulated frequency estimates that these experiments need, and the epsilons of each."""
     found: dict[Simulation, list[str]] = {}
     for cell in (c for e in wanted for c in e.cells if c.value in OF_UTILITY):
         epsilons = found.setdefault(_simulation(cell), [])
@@ -249,7 +249,7 @@ def _value(cell: Cell, played: dict[str, Played], simulated: dict[Simulation, An
 
 
 def _simulate(simulation: Simulation, epsilons: Sequence[str], out: Path, seed: int, engine: Engine) -> Any:
-    """One simulation of the curator for all epsilons, kept in a file for later."""
+    """Return one simulated frequency estimate for all epsilons, cached in a file."""
     scenario, reports = simulation
     path = out / "utility" / f"{scenario}-{reports:g}.json"
     kept = read_json(path) if path.exists() else {}
@@ -263,7 +263,7 @@ def _simulate(simulation: Simulation, epsilons: Sequence[str], out: Path, seed: 
 
 
 def _are_errors(kept: Any) -> bool:
-    """Whether it is what `utility` gives: for each epsilon the errors, each with its interval."""
+    """Return whether a value has the format of `utility`: for each epsilon, errors with intervals."""
     return isinstance(kept, dict) and all(
         isinstance(errors, dict)
         and set(errors) == set(OF_UTILITY)
@@ -290,7 +290,7 @@ def _compare(experiment: Experiment, cell: Cell, ours: Estimate) -> Compared:
 
 
 def agrees(published: float | str, ours: Estimate, tolerance: float, relative: float) -> bool:
-    """Whether the published value, or the range it states in words, lies within the tolerance of our interval."""
+    """Return whether the published value, or a range given in words, is within the tolerance of our interval."""
     low, high = stated_range(published)
     slack = tolerance + relative * max(abs(low), abs(high))
     return bool(ours.low - slack <= high and ours.high + slack >= low)

@@ -1,4 +1,4 @@
-"""The values that cells can have: pure functions of a finished play, or of the curator's simulation."""
+"""Compute the values of cells: pure functions of a finished run, or of simulated frequency estimates."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PRECISIONS = {1.0: "precision"} | {share: name for name, share in TOPS.items()}
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """A finished play: what was played, and the run that it was; `threads` build its game where that is asked for."""
+    """A finished run with its scenario; `threads` builds its game on demand."""
 
     scenario: Scenario
     run: Run
@@ -48,11 +48,11 @@ class Played:
         return build_game(self.scenario, self.run.summary.seed, self.threads)
 
     def record(self, adversary: str, n: int) -> Record:
-        """What the summary has of an attack."""
+        """Return the record of an attack."""
         return next(row for row in self.run.summary.results if (row.adversary, row.n) == (adversary, n))
 
     def behaviors(self, adversary: str, n: int) -> pl.DataFrame:
-        """How the users of an attack behave, and whether they are guessed rightly."""
+        """Return the behavior of the users of an attack, and whether each guess is correct."""
         outcomes = self.run.outcomes
         return outcomes.of((adversary, n), outcomes.grouped(("gamma", "delta", CORRECT)))
 
@@ -137,7 +137,7 @@ def _errors(mechanism: FrequencyOracle, truth: np.ndarray, support: np.ndarray, 
 
 
 def _mean(values: np.ndarray) -> Estimate:
-    """The mean of many, with a normal interval."""
+    """Return a mean with its normal interval."""
     half = 1.96 * values.std() / np.sqrt(len(values))
     return Estimate(float(values.mean()), float(values.mean() - half), float(values.mean() + half))
 
@@ -157,7 +157,7 @@ OF_UTILITY = ("mae", "mape")
 
 
 def value_of(cell_value: str, arguments: Mapping[str, Any], played: Played | None) -> Estimate:
-    """A cell's value that needs no simulation of the curator."""
+    """Return a cell's value that needs no simulated frequency estimate."""
     if played is None:
         return entropy(**arguments)
     rest = {key: value for key, value in arguments.items() if key != "play"}

@@ -50,15 +50,15 @@ from poolscope.reports.frequencies import (
 from poolscope.scenario.model import FILE_PARAMETERS, AdversaryTable, DensityTable, PriorTable
 from poolscope.scenario.scenario import Scenario
 
-#: Descriptions of adversaries, by their knowledge of the popularity.
+#: What an adversary assumes of the popularity.
 PHRASES = {
-    "uniform": "an adversary who knows nothing about what is popular",
-    "estimated": "an adversary who knows what is popular",
-    "true": "an adversary who knows exactly what is popular",
-    "given": "an adversary with a popularity of its own",
+    "uniform": "popularity assumed uniform",
+    "estimated": "popularity estimated from {}",
+    "true": "popularity known exactly",
+    "given": "popularity given by the scenario",
 }
 
-NAIVE = ", and takes every report by itself"
+NAIVE = ", memoization ignored"
 
 
 def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mechanism | None = None) -> Game:
@@ -244,12 +244,18 @@ def adversary_of(
             universe=universe,
             popularity=believed,
             belief=build_behavior(entry.prior, universe, believed, fitted),
-            phrase=PHRASES[entry.popularity] + ("" if entry.knows_memoization else NAIVE),
+            phrase=_phrase(entry),
             knows_memoization=entry.knows_memoization,
         )
         for believed in popularities
     )
     return replace(first, redraws=tuple(redraws))
+
+
+def _phrase(entry: AdversaryTable) -> str:
+    """Return what an adversary assumes of the popularity, and whether it ignores memoization."""
+    source = "other reports" if entry.estimate_from is None else f"{entry.estimate_from:,} reports"
+    return PHRASES[entry.popularity].format(source) + ("" if entry.knows_memoization else NAIVE)
 
 
 def other_pools(entry: AdversaryTable, universe: Universe) -> Universe:

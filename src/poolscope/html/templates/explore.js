@@ -215,7 +215,7 @@
       }
       if (control.size) {
         const rest = control.size - Object.values(sizes).reduce((sum, size) => sum + size, 0);
-        rows.append(made("span", { text: "of objects in all" }), made("span", { text: control.size.toLocaleString("en") }));
+        rows.append(made("span", { text: "objects in total" }), made("span", { text: control.size.toLocaleString("en") }));
         rows.title = `${rest.toLocaleString("en")} are neutral`;
       }
       return [rows];
@@ -234,7 +234,7 @@
       svg.append(path);
       const redraw = () => path.setAttribute("d", density(...values));
       redraw();
-      const rows = ["towards much", "towards little"].map((name, i) => {
+      const rows = ["toward high", "toward low"].map((name, i) => {
         const form = { least: 0.2, most: 10, log: true, digits: 2 };
         const parts = range(form, values[i], `${control.label}: ${name}`, (found) => {
           values[i] = found;
@@ -271,7 +271,7 @@
       state = { ...state, scenario: select.value, changes: {} };
       begin();
     });
-    place.append(labeled({ key: "scenario", label: "Scenario", words: "A deployment to start from." }, [select], "c-scenario"));
+    place.append(labeled({ key: "scenario", label: "Scenario", words: "Starting point." }, [select], "c-scenario"));
     for (const control of controls) {
       const inputs = control.why ? [] : FORMS[control.form](control);
       place.append(labeled(control, inputs, document.getElementById(`c-${control.key}`) ? null : `c-${control.key}`));
@@ -283,7 +283,7 @@
       state.seed = found;
       moved();
     });
-    place.append(labeled({ key: "seed", label: "Seed", words: "The same seed, the same users." }, [made("div", { className: "row" }, seed)], "c-seed"));
+    place.append(labeled({ key: "seed", label: "Seed", words: "Same seed, same users." }, [made("div", { className: "row" }, seed)], "c-seed"));
     able();
   }
 
@@ -384,7 +384,7 @@
   function tell() {
     delete $("answer-box").dataset.done;
     $("status").classList.remove("wrong");
-    $("status").textContent = "Playing …";
+    $("status").textContent = "Simulating…";
   }
 
   function status(done) {
@@ -392,10 +392,10 @@
     const from = `From ${users.toLocaleString("en")} user${users === 1 ? "" : "s"}, ${adversary} adversary, n = ${n.toLocaleString("en")}`;
     const who = waiting.map(visible).join(" and ");
     const then = waiting.length
-      ? `; without ${who}, whose estimate of what is popular is being made …`
+      ? `; ${who} pending (estimating the popularity)…`
       : done
         ? "."
-        : "; more are being played …";
+        : "; simulating more users…";
     $("status").classList.remove("wrong");
     $("status").textContent = visible(from) + then;
   }
@@ -429,14 +429,14 @@
     $("story").hidden = false;
     $("story").classList.remove("stale");
     $("who").textContent = visible(
-      `User ${story.user} prefers ${story.preferred}: picks from the pools ${percent(story.gamma)} of the time, ` +
-        `and then from ${story.preferred} ${percent(story.delta)} of the time.`,
+      `User ${story.user} prefers ${story.preferred}: picks from the pools ${percent(story.gamma)} of the time (γ), ` +
+        `${percent(story.delta)} of that from ${story.preferred} (δ).`,
     );
     $("position").max = story.steps.length;
     $("told").textContent = visible(
       story.facts.length
-        ? `For ${story.preferred} the most was told by ${listed(story.facts.map((event) => `report ${event}`))}.`
-        : "No report spoke for the preferred pool.",
+        ? `Largest Bayes factors for ${story.preferred}: ${listed(story.facts.map((event) => `report ${event}`))}.`
+        : "No report supports the preferred pool.",
     );
     await Charts.draw($("belief"), story.picture);
     go(at);
@@ -444,7 +444,7 @@
     return story;
   }
 
-  const percent = (share) => `${(100 * share).toFixed(share > 0.995 || share < 0.005 ? 1 : 0)}\u202f%`;
+  const percent = (share) => `${(100 * share).toFixed(share > 0.995 || share < 0.005 ? 1 : 0)}%`;
   const listed = (names) => (names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names[0]);
 
   function go(position) {
@@ -461,17 +461,17 @@
         ? [
             line(`Event ${step.event} of ${story.steps.length}: the user picks`, `${step.object} (${step.pool})`),
             line("The device sends", step.report ?? "nothing"),
-            line("The adversary now leans to", leaning(posterior)),
-            line("This report", evidence(step)),
+            line("Most likely pool", leaning(posterior)),
+            line("Bayes factor", evidence(step)),
           ]
-        : [line("Before the first report", "The adversary has only its prior."), line("It leans to", leaning(posterior))]),
+        : [line("Before the first report", "Prior only."), line("Most likely pool", leaning(posterior))]),
     );
     $("bars").replaceChildren(
       made(
         "div",
         { className: "key" },
-        swatch("belief so far", "var(--accent)"),
-        swatch("what this report alone supports", "#c77700"),
+        swatch("posterior", "var(--accent)"),
+        swatch("support of this report alone", "#c77700"),
       ),
       ...story.pools.map((pool, i) => bar(pool, posterior[i], step?.support?.[i])),
     );
@@ -491,11 +491,9 @@
   }
 
   function evidence(step) {
-    if (step.evidence === null) return "was never sent: nothing is learned";
-    const factor = Math.exp(Math.abs(step.evidence));
-    const much = factor >= 1000 ? "more than a thousand" : factor.toFixed(2);
-    if (factor < 1.005) return `says nothing of ${story.preferred}`;
-    return `makes ${story.preferred} ${much} times ${step.evidence > 0 ? "likelier" : "less likely"} (odds)`;
+    if (step.evidence === null) return "not reported";
+    const factor = Math.exp(step.evidence);
+    return `${factor >= 1000 ? "> 1,000" : factor.toPrecision(3)} (odds of ${story.preferred})`;
   }
 
   function bar(pool, belief, support) {
@@ -551,7 +549,7 @@
       await navigator.clipboard.writeText(text);
       $("kept").textContent = "Copied.";
     } catch {
-      $("kept").textContent = "Not copied: select the text instead.";
+      $("kept").textContent = "Copying failed: select the text instead.";
     }
   }
 
@@ -562,7 +560,7 @@
       const link = made("a", { href: URL.createObjectURL(new Blob([text])), download: `${state.scenario}-explored.toml` });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-      $("kept").textContent = files.length ? visible(`Downloaded: keep it beside ${listed(files)}, which it names.`) : "Downloaded.";
+      $("kept").textContent = files.length ? visible(`Downloaded. Save it beside ${listed(files)}, which it refers to.`) : "Downloaded.";
     } catch (error) {
       wrong(error.message);
     }
@@ -574,11 +572,11 @@
   $("add").addEventListener("click", () => {
     const mine = JSON.stringify(setting());
     if (state.kept.some((one) => JSON.stringify(one) === mine)) {
-      $("kept").textContent = "It is there already.";
+      $("kept").textContent = "Already in the comparison.";
       return;
     }
     if (state.kept.length >= START.max_compared) {
-      $("kept").textContent = `There are ${START.max_compared} settings: take one away first.`;
+      $("kept").textContent = `At most ${START.max_compared} settings: remove one first.`;
       return;
     }
     state.kept.push(JSON.parse(mine));
@@ -609,13 +607,13 @@
     const rows = state.kept.map((one, i) => made("tr", {}, made("th", { scope: "row", text: one.scenario }), made("td", { colSpan: START.compared.length, text: "…" }), takeAway(i)));
     $("comparison-rows").replaceChildren(...rows);
     if (!state.kept.length) return;
-    $("comparison-note").textContent = "Playing …";
+    $("comparison-note").textContent = "Simulating…";
     const say = (message) => ($("comparison-note").textContent = visible(message));
     comparing = listen("comparison", state.kept.map((one) => ["setting", JSON.stringify(one)]), {
       event({ place: i, name, users, cells }) {
         const parts = cells.map(([value, interval]) => made("td", { className: "number", text: value }, made("span", { className: "interval", text: interval })));
         rows[i].replaceChildren(made("th", { scope: "row", text: name }), ...parts, takeAway(i));
-        say(`The first ${users.toLocaleString("en")} users of each seed: the same people in every row of one seed.`);
+        say(`First ${users.toLocaleString("en")} users of each seed; the same users in every row of one seed.`);
         place.dataset.users = users;
       },
       done: () => (place.dataset.done = ""),
@@ -625,8 +623,8 @@
   }
 
   function takeAway(i) {
-    const button = made("button", { type: "button", text: "✕", title: "Take away" });
-    button.setAttribute("aria-label", "Take this setting away");
+    const button = made("button", { type: "button", text: "✕", title: "Remove" });
+    button.setAttribute("aria-label", "Remove this setting");
     button.addEventListener("click", () => {
       state.kept.splice(i, 1);
       toAddress();
@@ -639,7 +637,7 @@
 
   const HEADS = {
     user: "User", adversary: "Adversary", n: "n", guess: "Guess", confidence: "Confidence", pool: "Prefers",
-    gamma: "Interest", delta: "Loyalty", exposed: "Exposed by",
+    gamma: "Interest γ", delta: "Polarization δ", exposed: "Exposed at n",
   };
   const SHARES = new Set(["confidence", "gamma", "delta"]);
   let people = null;
@@ -657,7 +655,7 @@
     const names = [...new Set(people.rows.map((row) => row[people.columns.indexOf("adversary")]))];
     $("people-adversary").append(...["all", ...names].map((name, i) => made("option", { value: i ? name : "", text: name })));
     $("people-note").textContent = visible(
-      `${START.people}: ${people.users.toLocaleString("en")} users; here are those of whom each adversary is surest. Choose one to see how that came.`,
+      `${START.people}: ${people.users.toLocaleString("en")} users; the most confident guesses of each adversary. Select a user for the history.`,
     );
     list();
   }
@@ -712,7 +710,7 @@
     try {
       const found = await asked("growth", [["row", i]]);
       $("growth").hidden = false;
-      $("growth-title").textContent = visible(`How sure adversaries were of ${user}`);
+      $("growth-title").textContent = visible(`Confidence about ${user}`);
       await Charts.draw($("growth-chart"), found.picture);
       $("growth").dataset.rows = JSON.stringify(found.rows);
     } catch (error) {
@@ -720,7 +718,7 @@
       return;
     }
     if (!people.scenario || !/^\d+$/.test(user)) {
-      $("growth-note").textContent = "The file holds no reports: which of them told most, poolscope attack --user says of the reports themselves.";
+      $("growth-note").textContent = "The file contains no reports. For Bayes factors by report: poolscope attack REPORTS --user NAME.";
       return;
     }
     const adversary = row[place("adversary")];
@@ -729,8 +727,8 @@
     const which = { scenario: people.scenario, changes: { n: at }, seed: START.seed };
     const told = await tellStory(which, user);
     $("growth-note").textContent = told
-      ? visible(`${$("told").textContent} Played again from the run's seed: see “One user” below.`)
-      : "The run cannot be played again here.";
+      ? visible(`${$("told").textContent} Simulated again from the run's seed: see “One user” below.`)
+      : "This run cannot be simulated here.";
   }
 
   $("people-filter").addEventListener("input", () => people && list());

@@ -6,12 +6,12 @@ document.querySelectorAll("button[data-copy]").forEach((button) => {
     try {
       await navigator.clipboard.writeText(source.value);
     } catch {
-      // A page opened from a disk may have no clipboard: select the text and copy it the old way.
+      // A local file may have no clipboard access: select the text and copy it.
       source.hidden = false;
       source.select();
       done = document.execCommand("copy");
       source.hidden = true;
     }
-    answer.textContent = done ? "Copied." : "Not copied: select the table instead.";
+    answer.textContent = done ? "Copied." : "Copying failed: select the table instead.";
   });
 });

@@ -1,4 +1,4 @@
-// Says below a table that is wider than its place that there is more of it to the right.
+// Show a hint below a table that continues to the right.
 document.querySelectorAll(".scroll").forEach((box) => {
   const mark = () => box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
   const watch = new ResizeObserver(mark);

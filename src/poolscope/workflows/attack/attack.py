@@ -31,7 +31,7 @@ from poolscope.core.executors import EngineLike, Local, as_engine
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import Parts, check_output, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
-from poolscope.metrics.text import chance_in_words, percent
+from poolscope.metrics.text import mcse_text, percent
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import Scenario
@@ -334,8 +334,8 @@ def _warn(violations: Sequence[str]) -> None:
 
 
 def chance_of(found: Inferred) -> str:
-    """Return one sentence on the Monte Carlo error of sampled posteriors, or nothing."""
-    return chance_in_words(found.results, f"and of each user in the column `{CONFIDENCE_MCSE}`")
+    """Return the Monte Carlo error of sampled posteriors in one sentence; an empty text where none is sampled."""
+    return mcse_text(found.results, f"The column `{CONFIDENCE_MCSE}` has that of each user.")
 
 
 def estimate_of(found: Inferred) -> str:

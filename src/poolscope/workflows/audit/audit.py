@@ -36,7 +36,7 @@ from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.provenance import files_checksum, provenance_of
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
-from poolscope.metrics.text import users_in_words
+from poolscope.metrics.text import unit_of, users_in_words
 from poolscope.population.behavior import NONE
 from poolscope.scenario.build import build_game, with_overrides
 from poolscope.scenario.scenario import Scenario
@@ -214,7 +214,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
     """Summarize a finished run, with bounded memory."""
     descriptions = {a.name: a.phrase for a in game.adversaries}
     if game.non_private:
-        descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
+        descriptions[NON_PRIVATE] = "sees the objects themselves"
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
         found = list(records_of(outcomes, game, manifest, threshold))
@@ -225,6 +225,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         version=manifest.version,
         pools=list(game.universe.pool_names),
         horizon=game.horizon,
+        unit=unit_of(game.policy),
         reports_per_day=game.policy.reports_per_day,
         epsilon=epsilon_of(game),
         devices=[

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
@@ -114,6 +114,7 @@ class Summary(Result):
     version: str
     pools: Annotated[list[str], Field(min_length=2)]
     horizon: Count
+    unit: Literal["report", "event"] = "report"
     reports_per_day: Annotated[Real | None, AfterValidator(_a_rate)] = None
     epsilon: CumulativeEpsilon | None = None
     devices: list[str] = Field(default_factory=list)
@@ -131,7 +132,7 @@ class Summary(Result):
 
     def _repr_html_(self) -> str:
         """Show the title, the sentence and the records in a notebook."""
-        title, words = escape(self.scenario.title), escape(summary_text(self.results, self.adversaries))
+        title, words = escape(self.scenario.title), escape(summary_text(self.results, self.adversaries, unit=self.unit))
         return f"<p><strong>{title}</strong></p><p>{words}</p>{self.results.to_html()}"
 
 
