@@ -169,3 +169,9 @@ def test_extreme_epsilons():
             assert all(0 <= x <= 1 for x in (*mechanism.permanent, *mechanism.instantaneous))
     assert published_values(700.0, 350.0) == 1 << 24
     assert published_values(1.0, 1.0) == 2
+
+
+@pytest.mark.parametrize(("epsilon", "values"), [(1.0, 4), (2.0, 8), (3.0, 21)])
+def test_memoized_hashes_alone_have_as_many_values_as_local_hashing(epsilon, values):
+    """The integer nearest to e^epsilon, and one more."""
+    assert LOLOHA(universe=30, epsilon=epsilon).g == values == round(math.exp(epsilon)) + 1
