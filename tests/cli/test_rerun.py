@@ -224,7 +224,7 @@ def test_every_mechanism_has_its_parameters():
         one["properties"]["kind"]["const"]: one for one in schema_of("scenario")["$defs"]["MechanismTable"]["oneOf"]
     }
     assert set(kinds) == set(MECHANISMS)
-    assert kinds["l-grr"]["required"] == ["kind", "epsilon_perm"]
+    assert kinds["cms"]["required"] == ["kind", "epsilon", "m"]
     assert all(value for one in kinds.values() for value in one["properties"].values()), "each has a type"
 
 

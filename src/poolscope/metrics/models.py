@@ -274,6 +274,9 @@ class _FileSchema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
+    def field_is_required(self, field: Any, total: bool) -> bool:
+        return not field.get("serialization_exclude")  # what has a default is written too
+
 
 def json_schema(kind: Any) -> dict[str, Any]:
     """Return the JSON Schema of the files that hold a kind of result."""
