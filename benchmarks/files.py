@@ -23,7 +23,6 @@ from poolscope.core.randomness import user_keys
 from poolscope.core.tables import open_table
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within
-from poolscope.scenario.scenario import changed
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.attack.scoring import Scorer
 from poolscope.workflows.attack.shuffle import Gathered
@@ -38,7 +37,7 @@ class Files:
 
     def __init__(self, folder: Path, users: int) -> None:
         # a file meets one estimate of the popularity
-        self.scenario = changed(load_scenario("apple-emojis"), {"attack.estimates": 1}, name="apple-emojis")
+        self.scenario = load_scenario("apple-emojis").replace({"attack.estimates": 1})
         self.game = replace(self.scenario.game(SEED, Local().map), non_private=False)
         self.users, self.count = users, users * self.game.horizon
         self.traces, self.reports, self.out = (folder / f"{n}.parquet" for n in ("traces", "reports", "posteriors"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from poolscope.core.tables import scan_written, writing
 from poolscope.core.tables.text import escape, escaped, unescaped
-from poolscope.explore.people import people_of_posteriors
+from poolscope.explore.people import users_of_posteriors
 from poolscope.workflows.attack.summary import read_truth
 from poolscope.workflows.traces.extract import make_traces
 
@@ -101,7 +101,7 @@ def test_a_story_in_csv_is_the_one_in_parquet(folder, capsys, raw):
         assert any(map(runs, cells(file))) is raw, file
     if not raw:
         # what was written is read again, in whatever place it belongs to
-        assert set(people_of_posteriors(Path("posteriors.csv")).rows["user"]) == set(HOSTILE)
+        assert set(users_of_posteriors(Path("posteriors.csv")).rows["user"]) == set(HOSTILE)
         text = Path("small.toml").read_text().replace("'objects.csv'", "'popularity.csv'")
         Path("again.toml").write_text(text)
         assert command("attack", "reports.csv", "--scenario", "again.toml", "--pools", "popularity.csv") == 0

@@ -9,7 +9,7 @@ from scipy import stats
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import believed, guesses
-from poolscope.kernels.decision import first_sure
+from poolscope.kernels.decision import first_confident
 from poolscope.population.behavior import Behavior
 
 
@@ -51,5 +51,5 @@ def test_exposure_is_dated_by_the_first_report_that_reaches_a_threshold():
     posterior = np.stack([tops, 1 - tops], axis=2)
     posterior[posterior < 0.3] = 0.0
     out = np.empty((4, 3), dtype=np.int32)
-    first_sure(posterior, np.array([0.65, 0.75, 0.95]), out)
+    first_confident(posterior, np.array([0.65, 0.75, 0.95]), out)
     assert out.tolist() == [[1, 1, -1], [2, -1, -1], [2, 2, -1], [-1, -1, -1]]

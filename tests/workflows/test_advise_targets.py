@@ -268,7 +268,7 @@ def test_the_range_of_hadamard_response_meets_the_error(many, tmp_path):
 def unplayed(monkeypatch):
     """Whoever plays or times users fails."""
     monkeypatch.setattr(Simulator, "outcomes", lambda *_: pytest.fail("played"))
-    monkeypatch.setattr(simulation, "_seconds", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr(simulation, "_seconds_per_user", lambda *_: pytest.fail("timed"))
 
 
 @pytest.mark.parametrize("kind", ["dbitflip", "hcms", "l-grr"])
@@ -278,7 +278,7 @@ def test_an_error_that_no_epsilon_meets_is_refused_before_anything_is_played(man
 
 
 def test_what_the_error_refuses_is_not_played_beside_others(many, monkeypatch):
-    monkeypatch.setattr(simulation, "_seconds", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr(simulation, "_seconds_per_user", lambda *_: pytest.fail("timed"))
     asked = {"max_error": 0.002, "devices": 200_000, "mechanisms": ["dbitflip", "grr"], "users": 100}
     found = advise(many, max_exposed=0.5, horizon=3, seed=SEED, **asked)
     refused, played = found.findings
