@@ -82,7 +82,7 @@ def test_what_is_malformed_is_told_in_a_line(folders, tmp_path, name, change, me
 
 def test_a_reproduction_says_who_writes_its_page(tmp_path):
     (tmp_path / "plays").mkdir()
-    with pytest.raises(InputError, match=r"not made of its folder alone; give its command again, with --out"):
+    with pytest.raises(InputError, match=r"cannot be rendered from its folder alone; run its command again with --out"):
         write_page(tmp_path)
     with pytest.raises(InputError, match="has no finished run of a figure yet"):
         pictures_of(tmp_path)

@@ -177,14 +177,14 @@ def test_a_run_lists_its_surest_users_and_tells_their_stories(tmp_path):
         assert people["users"] == 60
         assert people["scenario"] == "small"
         rows = [dict(zip(people["columns"], row, strict=True)) for row in people["rows"]]
-        place, most_confident = next((i, row) for i, row in enumerate(rows) if row["adversary"] == "weak")
-        assert most_confident["confidence"] == max(row["confidence"] for row in rows if row["adversary"] == "weak")
+        place, confident = next((i, row) for i, row in enumerate(rows) if row["adversary"] == "weak")
+        assert confident["confidence"] == max(row["confidence"] for row in rows if row["adversary"] == "weak")
         growth = json.loads(fetched(f"{address}growth?row={place}")[2])["rows"]
         assert [row["n"] for row in growth if row["adversary"] == "weak"] == [5, 20]
         setting = {"scenario": "small", "changes": {"n": 20}, "seed": 5}
-        story = json.loads(fetched(address + query("story", setting, user=most_confident["user"], adversary="weak"))[2])
-        assert max(story["steps"][-1]["posterior"]) == pytest.approx(most_confident["confidence"], abs=1e-12)
-        assert story["preferred"] == most_confident["pool"]
+        story = json.loads(fetched(address + query("story", setting, user=confident["user"], adversary="weak"))[2])
+        assert max(story["steps"][-1]["posterior"]) == pytest.approx(confident["confidence"], abs=1e-12)
+        assert story["preferred"] == confident["pool"]
         assert fetched(f"{address}growth?row=10000")[0] == 400
 
 

@@ -157,9 +157,9 @@ def test_some_points_of_each_curve_answer_and_both_ends_do(outcomes):
     rows = pl.DataFrame(exposure_curves(exposures(outcomes)).datasets["rows"])
     for (_, _), curve in rows.group_by("adversary", "line", maintain_order=True):
         assert curve.height == 91
-        assert curve["answers"][0]
-        assert curve["answers"][-1]
-        assert charts.ANSWERING - 1 <= curve["answers"].sum() <= charts.ANSWERING + 1
+        assert curve["tooltip"][0]
+        assert curve["tooltip"][-1]
+        assert charts.MAX_TOOLTIPS - 1 <= curve["tooltip"].sum() <= charts.MAX_TOOLTIPS + 1
 
 
 def test_the_axis_of_exposure_shows_where_caps_are_decided(every_figure):

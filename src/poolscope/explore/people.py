@@ -35,7 +35,7 @@ class UserTable:
     Parameters
     ----------
     name : of the folder or file; users : how many there are in all.
-    rows : the most_confident of each adversary after their last report, with the columns that there are.
+    rows : the confident of each adversary after their last report, with the columns that there are.
     known : every row of every user who is listed, at every n; a run's are read where they are asked for.
     exposed_at : the confidence of `EXPOSED_BY`, which only a run has.
     scenario, seed : how a run was played, so that it can be told again; None of a file of posteriors.
@@ -72,11 +72,11 @@ def users_of_run(folder: Path) -> UserTable:
     names = [name for name in names if name != NON_PRIVATE] or names
     first = run.summary.results[0]
     exposed = pl.col(EXPOSED_AT_THRESHOLD if first.exposed else EXPOSED[first.exposed_at]).alias(EXPOSED_BY)
-    most_confident = [_most_confident(run.outcomes.parts((name, last), [*RUN, exposed])) for name in names]
+    confident = [_by_confidence(run.outcomes.parts((name, last), [*RUN, exposed])) for name in names]
     return UserTable(
         name=folder.resolve().name,
         users=run.summary.users,
-        rows=pl.concat(most_confident),
+        rows=pl.concat(confident),
         known=run.outcomes,
         exposed_at=first.exposed_at,
         scenario=_scenario(run),
@@ -103,11 +103,11 @@ def users_of_posteriors(path: Path) -> UserTable:
         )
     table = pl.concat(parts)
     last = table.group_by("user", "adversary", maintain_order=True).agg(pl.all().sort_by("n").last())
-    rows = pl.concat([_most_confident(iter([some])) for some in last.partition_by("adversary", maintain_order=True)])
+    rows = pl.concat([_by_confidence(iter([some])) for some in last.partition_by("adversary", maintain_order=True)])
     return UserTable(name=path.name, users=table["user"].n_unique(), rows=rows, known=table)
 
 
-def _most_confident(parts: Iterator[pl.DataFrame]) -> pl.DataFrame:
+def _by_confidence(parts: Iterator[pl.DataFrame]) -> pl.DataFrame:
     """Return the users with the highest confidence, part by part, so that few are in memory."""
     kept: pl.DataFrame | None = None
     for part in parts:
