@@ -143,13 +143,13 @@ def test_evidence_is_the_law_of_sets_of_reports(name):
 def likelihood(distribution, event_index, slot):
     """Pr[the reports at these places | one answer to the slot]."""
     if isinstance(distribution, IdenticalReports):
-        answer = distribution.answer[event_index]
+        answer = distribution.response[event_index]
         return np.exp(distribution.log_response_prob[answer[0], slot]) if len(set(answer.tolist())) == 1 else 0.0
     (p1, q1), (p2, q2) = distribution.permanent, distribution.instantaneous
     if isinstance(distribution, NoisyValues):
         total = 0.0
-        for answer in range(distribution.values):
-            chance = p1 if answer == distribution.own[slot] else q1
+        for answer in range(distribution.n_values):
+            chance = p1 if answer == distribution.slot_value[slot] else q1
             total += chance * np.prod([p2 if distribution.value[t] == answer else q2 for t in event_index])
         return total
     assert isinstance(distribution, NoisyBits)

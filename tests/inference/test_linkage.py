@@ -89,7 +89,7 @@ def chances(device):
 def repeated(distribution, first, second):
     """The law of reports of these numbers, first those of one window and then those of the other."""
     rows = np.concatenate([first, second])
-    name = {IdenticalReports: "answer", NoisyValues: "value", NoisyBits: "ones"}[type(distribution)]
+    name = {IdenticalReports: "response", NoisyValues: "value", NoisyBits: "ones"}[type(distribution)]
     return distribution._replace(**{name: getattr(distribution, name)[rows]})
 
 
