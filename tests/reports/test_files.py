@@ -101,7 +101,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path):
     for name, user in (("2", "b"), ("10", "a"), ("3[x]*", "c"), (".hidden", "h"), ("_log", "l")):
         pl.DataFrame({"user": [user], "value": ["thing 3"]}).write_parquet(folder / f"{name}.parquet")
     (folder / "notes.txt").write_text("no report")
-    with pytest.warns(UserWarning, match=r"left out 'notes.txt'"):
+    with pytest.warns(UserWarning, match=r"ignored 'notes.txt'"):
         assert read_reports(folder, IDENTITY, SMALL)[0].to_list() == ["a", "b", "c", "l"]
     (folder / "notes.txt").unlink()
     pl.DataFrame({"user": [4], "value": ["thing 3"]}).write_parquet(folder / "4.parquet")
