@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,11 +11,11 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
-def pytest_configure(config):
-    """Share kernels between the processes of pytest-xdist."""
-    run = getattr(config, "workerinput", {}).get("testrunuid")
-    if run is not None:
-        compile_once(Path(tempfile.gettempdir()) / f"poolscope-kernels-{run}")
+@pytest.fixture(scope="session", autouse=True)
+def _shared_kernels(tmp_path_factory):
+    """Share kernels between the processes of pytest-xdist, whose folders have one parent."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        compile_once(tmp_path_factory.getbasetemp().parent / "kernels")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -40,7 +39,9 @@ def compile_once(folder):
     locks, compile_kernel = {}, Dispatcher.compile
 
     def compile_alone(self, signature):
-        name = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
+        name = f"{self.py_func.__module__}.{self.py_func.__name__}"
+        if not name.startswith("poolscope."):
+            return compile_kernel(self, signature)
         # threads first, then processes; a kernel that calls itself holds its lock already
         with global_compiler_lock, locks.setdefault(name, FileLock(folder / f"{name}.lock")):
             return compile_kernel(self, signature)
