@@ -55,7 +55,7 @@ def test_played_checked_and_compared(folder, capsys):
     assert command("audit", "small.toml", "--out", "run", "--users", 12) == 0
     summary = json.loads((folder / "run" / "summary.json").read_text())
     kept = "pi-rappor" not in (folder / "small.toml").read_text()
-    assert (summary["epsilon"]["answer"] is not None) == kept
+    assert (summary["epsilon"]["response"] is not None) == kept
     # eleven checks at 95% would raise a false alarm every other time
     assert command("check", "small.toml", "--samples", 20_000, "--confidence", 0.999) == 0
     assert "PASS: no violation of ε = " in capsys.readouterr().out
@@ -74,4 +74,4 @@ def test_kinds_that_keep_beside_one_that_does_not(tmp_path, monkeypatch):
     assert bounds["loloha", 1] == 4 * 2, "values, and not reports"
     assert bounds["dbitflip", 2] == 2 * 2
     assert bounds["oue", 2] == 10 * 2
-    assert sum("keeps its answers" in phrase for phrase in found["devices"]) == 1
+    assert sum("memoizes its responses" in phrase for phrase in found["devices"]) == 1

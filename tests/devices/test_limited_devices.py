@@ -140,11 +140,11 @@ def test_audit_tells_what_devices_do(tmp_path):
     kept = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert kept["epsilon"] == {"report": 3.0, "day": pytest.approx(3.6), "year": 21.0, "total": 21.0, "answer": None}
     assert kept["reports_per_day"] == 2.0
-    assert kept["devices"][0] == "grr, epsilon 3 a report, 1.2 a day on average: 21 in all"
+    assert kept["devices"][0] == "grr, ε = 3 per report, 1.2 reports per day on average: 21 in total"
     run = read_run(tmp_path / "run")
     assert run.summary.epsilon == summary.epsilon
     page = write_page(run).read_text()
-    for phrase in (kept["devices"][0], "the pseudonym changes after 3 reports", "20 (10 days)"):
+    for phrase in (kept["devices"][0], "the pseudonym rotates after 3 reports", "20 (10 days)"):
         assert phrase in page
     # what older versions have written lacks these fields
     for name in ("epsilon", "reports_per_day", "devices"):
@@ -163,7 +163,7 @@ def test_a_run_without_epsilon_is_json(tmp_path):
 def test_comparisons_are_of_the_same_devices():
     done = compare(limited(), ["grr", "oue"], [1.0, 3.0], users=30, estimate_from=1000)
     assert {record.composition_bound for record in done.results} == {3.0, 9.0}, "of the three reports of a window"
-    assert done.devices[0] == "epsilon 1, 3 a report, 1.2 a day on average: 7, 21 in all"
+    assert done.devices[0] == "ε = 1, 3 per report, 1.2 reports per day on average: 7, 21 in total"
     assert [epsilon["year"] for epsilon in done.as_json()["epsilons"]] == [7.0, 21.0]
     free = compare(
         limited(rotate_after=None, cap=None, sampling_rate=None), ["grr"], [3.0], users=30, estimate_from=1000
@@ -177,5 +177,5 @@ def test_the_terminal_tells_it(tmp_path):
     path.write_text(SCENARIO)
     done = CliRunner().invoke(app, ["audit", str(path), "--out", str(tmp_path / "run"), "--users", "20"])
     assert done.exit_code == 0, done.output
-    for phrase in ("epsilon 3 a report, 1.2 a day on average: 21 in all", "n = 4, 20: 2, 10 days"):
+    for phrase in ("ε = 3 per report, 1.2 reports per day on average: 21 in total", "n = 4, 20: 2, 10 days"):
         assert phrase in done.output

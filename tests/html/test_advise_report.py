@@ -191,10 +191,10 @@ def plain(html):
     return re.sub(r"\s+", " ", html.replace("\u202f", " ").replace("\u00a0", " "))
 
 
-def test_the_longitudinal_epsilon_of_kept_answers_is_told(advice, capsys):
-    spent = CumulativeEpsilon(report=1.0, answer=2.0, total=24.0)
+def test_the_longitudinal_epsilon_of_memoized_responses_is_shown(advice, capsys):
+    spent = CumulativeEpsilon(report=1.0, response=2.0, total=24.0)
     kept = replace(advice, recommendation=replace(advice.recommendation, cumulative_epsilon=spent))
-    facts = f"{kept.recommendation.mechanism}, epsilon 1 a report: 2 a kept answer, 24 in all"
+    facts = f"{kept.recommendation.mechanism}, ε = 1 per report: 2 per memoized response, 24 in total"
     plain = re.sub(r"\s+", " ", page_of(kept).replace("\u202f", " "))
     assert facts in plain
     assert "Each memoized response has ε = 2; up to the cap they compose to ε = 24." in plain

@@ -111,7 +111,7 @@ def specifications(html):
         ({"report": 0.5}, {"n = 7", "n = 60", "no information"}),
         ({"report": 1.5}, {"n = 7", "no information"}),
         ({"report": 8.0}, None),
-        ({"report": 0.5, "answer": 0.5}, None),
+        ({"report": 0.5, "response": 0.5}, None),
     ],
 )
 def test_the_trade_off_is_drawn_where_epsilon_bounds_it(tmp_path, outcomes, epsilon, lines):

@@ -39,16 +39,22 @@ def game(*, memoize=False, **limits):
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({}, "epsilon 4 a report"),
-        ({"reports_per_day": 1}, "epsilon 4 a report, 1 a day: 1,460 a year"),
-        ({"reports_per_day": 2.5}, "epsilon 4 a report, 2.5 a day: 3,650 a year"),
-        ({"reports_per_day": 1, "sampling_rate": 0.1}, "epsilon 4 a report, 0.1 a day on average: 146 a year"),
-        ({"reports_per_day": 1, "cap": 90}, "epsilon 4 a report, 1 a day: 360 in all"),
-        ({"reports_per_day": 1, "cap": 1000}, "epsilon 4 a report, 1 a day: 1,460 a year, 4,000 in all"),
-        ({"cap": 2}, "epsilon 4 a report: 8 in all"),
-        ({"reports_per_day": 1, "rotate_after": 7}, "epsilon 4 a report, 1 a day: 1,460 a year"),
-        ({"reports_per_day": 1, "memoize": True}, "epsilon 4 a report, 1 a day: 4 a kept answer, 20 in all"),
-        ({"cap": 3, "memoize": True}, "epsilon 4 a report: 4 a kept answer, 12 in all"),
+        ({}, "ε = 4 per report"),
+        ({"reports_per_day": 1}, "ε = 4 per report, 1 report per day: 1,460 per year"),
+        ({"reports_per_day": 2.5}, "ε = 4 per report, 2.5 reports per day: 3,650 per year"),
+        (
+            {"reports_per_day": 1, "sampling_rate": 0.1},
+            "ε = 4 per report, 0.1 reports per day on average: 146 per year",
+        ),
+        ({"reports_per_day": 1, "cap": 90}, "ε = 4 per report, 1 report per day: 360 in total"),
+        ({"reports_per_day": 1, "cap": 1000}, "ε = 4 per report, 1 report per day: 1,460 per year, 4,000 in total"),
+        ({"cap": 2}, "ε = 4 per report: 8 in total"),
+        ({"reports_per_day": 1, "rotate_after": 7}, "ε = 4 per report, 1 report per day: 1,460 per year"),
+        (
+            {"reports_per_day": 1, "memoize": True},
+            "ε = 4 per report, 1 report per day: 4 per memoized response, 20 in total",
+        ),
+        ({"cap": 3, "memoize": True}, "ε = 4 per report: 4 per memoized response, 12 in total"),
     ],
 )
 def test_in_words(limits, words):
@@ -59,7 +65,7 @@ def test_in_words(limits, words):
 def test_several_and_infinite_ones():
     policy = ReportingPolicy(reports_per_day=1)
     found = [cumulative_epsilon(epsilon, policy) for epsilon in (1.0, 4.0, math.inf)]
-    assert in_words(found, policy) == "epsilon 1, 4, ∞ a report, 1 a day: 365, 1,460, ∞ a year"
+    assert in_words(found, policy) == "ε = 1, 4, ∞ per report, 1 report per day: 365, 1,460, ∞ per year"
 
 
 @given(st.floats(1e-3, 50), st.floats(1e-3, 100), st.floats(0.01, 1), st.none() | st.integers(1, 10_000))
@@ -83,19 +89,19 @@ def test_sums_are_of_the_reports_that_are_sent(epsilon, rate, share, cap):
         (Rappor(universe=5, f=0.0, p=0.25, q=0.75, m=32, hashes=2), math.inf, 5),
     ],
 )
-def test_kept_answers_add_up_as_long_as_there_are_new_ones(mechanism, answer, answers):
+def test_memoized_responses_compose_as_long_as_there_are_new_ones(mechanism, answer, answers):
     """The longitudinal epsilon as the papers count it: of an answer, times the answers that a device can send."""
     kept = memoized_by(device_of(mechanism, memoize=True))
     assert kept == (pytest.approx(answer), answers)
     for cap, sent in ((None, answers), (1, 1), (100, answers)):
-        found = cumulative_epsilon(mechanism.epsilon, ReportingPolicy(reports_per_day=1, cap=cap), kept=kept)
+        found = cumulative_epsilon(mechanism.epsilon, ReportingPolicy(reports_per_day=1, cap=cap), memoized=kept)
         assert (found.report, found.day, found.year) == (mechanism.epsilon, None, None)
-        assert (found.answer, found.total) == (kept.epsilon, kept.epsilon * sent)
+        assert (found.response, found.total) == (kept.epsilon, kept.epsilon * sent)
     assert memoized_by(device_of(mechanism, memoize=False)) is None
 
 
 @pytest.mark.parametrize(("buckets", "d"), [(3, 1), (3, 2), (3, 3), (4, 2)])
-def test_what_all_kept_answers_of_dbitflip_reveal(buckets, d):
+def test_what_all_memoized_responses_of_dbitflip_reveal(buckets, d):
     """All sequences of different buckets beside all others, all answers, given the positions: d epsilon at most."""
     epsilon = 1.3
     mechanism = DBitFlip(universe=buckets, epsilon=epsilon, d=d)
@@ -113,11 +119,11 @@ def test_what_all_kept_answers_of_dbitflip_reveal(buckets, d):
     assert most <= kept.spent(reports=100) + 1e-12
 
 
-def test_each_mechanism_that_keeps_answers_has_a_phrase():
-    fresh, kept = CumulativeEpsilon(report=1.0), CumulativeEpsilon(report=1.0, answer=2.0, total=60.0)
+def test_each_mechanism_that_memoizes_has_a_phrase():
+    fresh, kept = CumulativeEpsilon(report=1.0), CumulativeEpsilon(report=1.0, response=2.0, total=60.0)
     both = {"grr": [fresh, CumulativeEpsilon(report=2.0)], "l-grr": [kept], "oue": [fresh]}
     facts = of_each_in_words(both, ReportingPolicy())
-    assert facts == ["epsilon 1, 2 a report", "l-grr, epsilon 1 a report: 2 a kept answer, 60 in all"]
+    assert facts == ["ε = 1, 2 per report", "l-grr, ε = 1 per report: 2 per memoized response, 60 in total"]
     assert of_each_in_words({"l-grr": [kept]}, ReportingPolicy()) == facts[1:]
 
 
@@ -133,10 +139,10 @@ def test_devices_in_words():
     facts = devices_in_words(game(memoize=True, sampling_rate=0.1, cap=1, rotate_after=7))
     assert [phrase.split(":")[0] for phrase in facts] == [
         "n counts events, of which 10 % are reported",
-        "a device sends 1 report and no more",
-        "the pseudonym changes after 7 reports",
-        "a device keeps its answers",
-        "who knows of the kept answers links pseudonyms by them",
+        "a device sends at most 1 report",
+        "the pseudonym rotates after 7 reports",
+        "a device memoizes its responses",
+        "links pseudonyms by the responses",
     ]
 
 

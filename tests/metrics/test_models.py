@@ -142,7 +142,7 @@ def test_results_are_frozen_dataclasses_that_check_their_values():
         "day": 2.0,
         "year": None,
         "total": None,
-        "answer": None,
+        "response": None,
     }
     with pytest.raises(dataclasses.FrozenInstanceError):
         spent.report = 1.0

@@ -55,7 +55,7 @@ def test_a_run_keeps_what_was_asked_and_resume_asks_for_the_same(scenario, tmp_p
     asked = {"users": 20, "observations": [2, 4], "threshold": 0.6, "epsilon": 6.0}
     summary = audit(scenario, tmp_path / "run", **asked)
     assert [row.n for row in summary.results] == [2, 4] * 3
-    assert "epsilon 6 a report" in summary.devices[0]
+    assert "ε = 6 per report" in summary.devices[0]
     text = json.loads((tmp_path / "run" / "manifest.json").read_text())["scenario"]
     assert (
         text == summary.scenario.text == with_overrides(scenario, **{k: asked[k] for k in asked if k != "users"}).text

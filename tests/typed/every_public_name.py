@@ -229,7 +229,7 @@ def devices(made: list[ps.Mechanism]) -> None:
     kept: ps.metrics.MemoizedResponses | None = ps.metrics.memoized_by(ps.mechanisms.Memoized(made[1]))
     policy: ps.mechanisms.ReportingPolicy = ps.mechanisms.ReportingPolicy(reports_per_day=2.0, cap=90)
     sent: ps.mechanisms.ReportBatch = policy.sent(np.array([[3, 4, 5]]), keys)
-    spent: ps.metrics.CumulativeEpsilon = ps.metrics.cumulative_epsilon(4.0, policy, kept=kept)
+    spent: ps.metrics.CumulativeEpsilon = ps.metrics.cumulative_epsilon(4.0, policy, memoized=kept)
     print(sent.lengths, spent.year)
 
 

@@ -144,14 +144,14 @@ def test_a_story_has_the_answers_and_the_belief_after_each(tmp_path):
         expected = ps.posterior(device, reports, adversary)[1:]
         assert np.allclose(rows.select("^posterior\\..*$").to_numpy(), expected, rtol=0, atol=1e-12)
     keys = [(int(h), bits.tobytes()) for h, bits in zip(reports["hash"], reports["bits"], strict=True)]
-    assert grouping["answer"].to_list() == [keys.index(key) + 1 for key in keys]
+    assert grouping["response"].to_list() == [keys.index(key) + 1 for key in keys]
     assert len(set(keys)) < len(keys)
-    assert single["answer"].null_count() == len(keys)
+    assert single["response"].null_count() == len(keys)
 
 
 def test_noise_hides_which_answers_are_the_same(tmp_path):
     scenario, path = sent(tmp_path, "l-grr")
-    assert attack_user(path, scenario, "0").table["answer"].null_count() == 10
+    assert attack_user(path, scenario, "0").table["response"].null_count() == 10
     other = scenario_of(tmp_path, mechanism=KINDS["l-grr"], adversaries=SINGLE, name="other.toml")
     assert "answer" not in attack_user(path, other, "0").table.columns
 
@@ -193,4 +193,4 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert command("attack", "reports.csv", *at, "--user", "0") == 0
     facts = capsys.readouterr().out
-    assert "answer: the first report with the same kept answer" in " ".join(facts.split())
+    assert "response: first report with the same memoized response" in " ".join(facts.split())

@@ -95,11 +95,11 @@ def print_story(story: UserAttack, out: Path | None) -> None:
     for rows in story.table.partition_by("adversary", maintain_order=True):
         name, last = visible(rows["adversary"][0]), rows.row(-1, named=True)
         title = f"{visible(story.user)}, {counted(story.reports, 'report')}, {name} adversary"
-        kept = "answer" in rows.columns and rows["answer"].count() > 0
-        table = TextTable(title=title, heads=["n", *["answer"] * kept, *heads], keys=1 + kept, box=None)
+        kept = "response" in rows.columns and rows["response"].count() > 0
+        table = TextTable(title=title, heads=["n", *["response"] * kept, *heads], keys=1 + kept, box=None)
         for row in rows.iter_rows(named=True):
             cells = (_cell(row[f"{kind}.{pool}"], kind) for kind in KINDS for pool in story.pools)
-            table.add(*(str(row[name]) for name in ("n", "answer")[: 1 + kept]), *cells)
+            table.add(*(str(row[name]) for name in ("n", "response")[: 1 + kept]), *cells)
         table.print(console)
         after = {pool: last[f"posterior.{pool}"] for pool in story.pools if last[f"posterior.{pool}"] is not None}
         pool = max(after, key=lambda pool: after[pool])
@@ -116,8 +116,8 @@ def print_story(story: UserAttack, out: Path | None) -> None:
     console.print(
         "mass: popularity of the pool's objects that the report supports; log_bayes_factor: log likelihood of the "
         "report under this pool, relative to all pools; posterior: after the report."
-        + " answer: first report with the same memoized response."
-        * ("answer" in story.table.columns and story.table["answer"].count() > 0),
+        + " response: first report with the same memoized response."
+        * ("response" in story.table.columns and story.table["response"].count() > 0),
         style="dim",
         highlight=False,
     )

@@ -38,7 +38,7 @@ class UserTable:
     rows : the confident of each adversary after their last report, with the columns that there are.
     known : every row of every user who is listed, at every n; a run's are read where they are asked for.
     exposed_at : the confidence of `EXPOSED_BY`, which only a run has.
-    scenario, seed : how a run was played, so that it can be told again; None of a file of posteriors.
+    scenario, seed : how a run was played, so that one user can be simulated again; None for a file of posteriors.
     """
 
     name: str

@@ -19,7 +19,7 @@ from poolscope.population.universe import NEUTRAL
 def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = False) -> Picture:
     """Return the posterior of one user by report: a line for each pool, or for each adversary's confidence.
 
-    Who shows the chart may set its parameter ``upto``: what comes after so many reports is left out.
+    Set the parameter ``upto`` of the chart to hide later reports.
 
     Parameters
     ----------

@@ -306,9 +306,9 @@ def _bounds(advice: Advice) -> Iterator[str]:
     else:
         yield text + "For this number of reports, ε gives no bound below 100%."
     spent = found.cumulative_epsilon
-    if spent.answer is not None and spent.total is not None:
+    if spent.response is not None and spent.total is not None:
         yield (
-            f"Each memoized response has ε = {number(spent.answer)}; up to the cap they compose to "
+            f"Each memoized response has ε = {number(spent.response)}; up to the cap they compose to "
             f"ε = {number(spent.total)}. No ε covers that reports of one memoized response can be linked."
         )
     elif spent.total is not None:

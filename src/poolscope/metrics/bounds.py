@@ -38,7 +38,7 @@ class CumulativeEpsilon(Result):
     Where a share of events is reported, sums are of the mean number of reports. None is unknown: `day` and `year`
     without a rate of reports, `total` without a cap.
 
-    Memoized reports are not independent, and their epsilons do not add up. `answer` is the epsilon of a memoized
+    Memoized reports are not independent, and their epsilons do not add up. `response` is the epsilon of a memoized
     response, which bounds all reports of it together. `total` is then the longitudinal epsilon of the papers: that of a
     response times the number of responses. It says nothing about which reports share a response.
 
@@ -52,7 +52,7 @@ class CumulativeEpsilon(Result):
     day: Real | None = None
     year: Real | None = None
     total: Real | None = None
-    answer: Real | None = None
+    response: Real | None = None
 
 
 class MemoizedResponses(NamedTuple):
@@ -88,18 +88,18 @@ def memoized_by(device: Device) -> MemoizedResponses | None:
 
 
 def cumulative_epsilon(
-    epsilon: float, policy: ReportingPolicy, *, kept: MemoizedResponses | None = None
+    epsilon: float, policy: ReportingPolicy, *, memoized: MemoizedResponses | None = None
 ) -> CumulativeEpsilon:
-    """Return the epsilon of a report with its sums over time; ``kept`` are the memoized responses, if any.
+    """Return the epsilon of a report with its sums over time; ``memoized`` are the memoized responses, if any.
 
     Examples
     --------
     >>> ps.metrics.cumulative_epsilon(4.0, ps.mechanisms.ReportingPolicy(reports_per_day=1.0))
-    CumulativeEpsilon(report=4.0, day=4.0, year=1460.0, total=None, answer=None)
+    CumulativeEpsilon(report=4.0, day=4.0, year=1460.0, total=None, response=None)
     """
-    if kept is not None:
+    if memoized is not None:
         most = math.inf if policy.cap is None else policy.cap
-        return CumulativeEpsilon(report=epsilon, answer=kept.epsilon, total=kept.spent(most))
+        return CumulativeEpsilon(report=epsilon, response=memoized.epsilon, total=memoized.spent(most))
     total = None if policy.cap is None else policy.cap * epsilon
     if policy.reports_per_day is None:
         return CumulativeEpsilon(report=epsilon, total=total)
@@ -109,38 +109,39 @@ def cumulative_epsilon(
 
 def epsilon_of(game: Game) -> CumulativeEpsilon:
     """Return the epsilon of a game with its time."""
-    return cumulative_epsilon(float(game.mechanism.epsilon), game.policy, kept=memoized_by(game.device))
+    return cumulative_epsilon(float(game.mechanism.epsilon), game.policy, memoized=memoized_by(game.device))
 
 
 def composition_bound(game: Game) -> float:
     """Return the total epsilon of a user's linked reports, or of the memoized responses that they can come from."""
-    reports, kept = int(game.policy.linked(game.horizon)[0].max()), memoized_by(game.device)
-    return reports * float(game.mechanism.epsilon) if kept is None else kept.spent(reports)
+    reports, memoized = int(game.policy.linked(game.horizon)[0].max()), memoized_by(game.device)
+    return reports * float(game.mechanism.epsilon) if memoized is None else memoized.spent(reports)
 
 
 def in_words(epsilons: Sequence[CumulativeEpsilon], policy: ReportingPolicy) -> str:
-    """Return one epsilon or several, as "epsilon 4 a report, 1 a day: 1,460 a year"."""
-    words = f"epsilon {_listed([epsilon.report for epsilon in epsilons])} a report"
+    """Return one epsilon or several, as "ε = 4 per report, 1 report per day: 1,460 per year"."""
+    words = f"ε = {_listed([epsilon.report for epsilon in epsilons])} per report"
     if policy.reports_per_day is not None:
-        words += f", {_figure(policy.sampling_rate * policy.reports_per_day)} a day"
+        rate = policy.sampling_rate * policy.reports_per_day
+        words += f", {_figure(rate)} report{'s' * (rate != 1)} per day"
         words += " on average" if policy.sampling_rate < 1 else ""
     sums = {
-        "a kept answer": [epsilon.answer for epsilon in epsilons],
-        "a year": [epsilon.year for epsilon in epsilons],
-        "in all": [epsilon.total for epsilon in epsilons],
+        "per memoized response": [epsilon.response for epsilon in epsilons],
+        "per year": [epsilon.year for epsilon in epsilons],
+        "in total": [epsilon.total for epsilon in epsilons],
     }
-    if sums["a year"] == sums["in all"]:
+    if sums["per year"] == sums["in total"]:
         # the cap is reached within a year
-        del sums["a year"]
+        del sums["per year"]
     facts = [f"{_listed(known)} {when}" for when, of in sums.items() if (known := [x for x in of if x is not None])]
     return f"{words}: {', '.join(facts)}" if facts else words
 
 
 def of_each_in_words(spent: Mapping[str, Sequence[CumulativeEpsilon]], policy: ReportingPolicy) -> list[str]:
     """Describe the epsilons of several mechanisms: fresh ones in one phrase, memoized ones in a phrase each."""
-    kept = {name: epsilons for name, epsilons in spent.items() if any(one.answer is not None for one in epsilons)}
-    fresh = [one for name, epsilons in spent.items() if name not in kept for one in epsilons]
-    facts = [f"{name}, {in_words(epsilons, policy)}" for name, epsilons in kept.items()]
+    memoized = {name: epsilons for name, epsilons in spent.items() if any(one.response is not None for one in epsilons)}
+    fresh = [one for name, epsilons in spent.items() if name not in memoized for one in epsilons]
+    facts = [f"{name}, {in_words(epsilons, policy)}" for name, epsilons in memoized.items()]
     return [in_words(fresh, policy), *facts] if fresh else facts
 
 
@@ -148,16 +149,18 @@ def devices_in_words(game: Game) -> list[str]:
     """Return what the devices of a game do beyond the mechanism, a phrase each."""
     policy, facts = game.policy, []
     if policy.sampling_rate < 1:
-        facts.append(f"n counts events, of which {_figure(100 * policy.sampling_rate)} % are reported")
+        facts.append(f"n counts events, of which {_figure(100 * policy.sampling_rate)}% are reported")
     if policy.cap is not None:
-        facts.append(f"a device sends {policy.cap:,} report{'s' * (policy.cap != 1)} and no more")
+        facts.append(f"a device sends at most {policy.cap:,} report{'s' * (policy.cap != 1)}")
     if policy.rotate_after is not None:
         many = f"{policy.rotate_after:,} report{'s' * (policy.rotate_after != 1)}"
-        facts.append(f"the pseudonym changes after {many}: a guess is about one, a user is exposed if one of theirs is")
+        facts.append(
+            f"the pseudonym rotates after {many}: a guess is about one pseudonym, and a user is exposed if one of theirs is"
+        )
     if memoized_by(game.device):
-        facts.append("a device keeps its answers: what adds up are their epsilons, as long as there are new ones")
+        facts.append("a device memoizes its responses: their epsilons compose, one for each new object")
     if memoized_by(game.device) and policy.rotate_after is not None:
-        facts.append("who knows of the kept answers links pseudonyms by them: for such an adversary they never change")
+        facts.append("an adversary who knows of the memoization links pseudonyms by the responses")
     return facts
 
 

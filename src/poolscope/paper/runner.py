@@ -37,7 +37,7 @@ UTILITY_WEIGHT = 15_000
 #: A scenario and a number of reports.
 Simulation = tuple[str, float]
 
-#: Below so many reports the published errors are noisy, and three times the tolerance holds.
+#: Below this number of reports the published errors are noisy, and the tolerance is three times as large.
 NOISY_REPORTS = 1e7
 
 

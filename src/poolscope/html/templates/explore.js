@@ -96,7 +96,7 @@
         if (!state.changes || typeof state.changes !== "object") state.changes = {};
       }
     } catch {
-      // an address that was cut: begin anew
+      // an address that was cut: start over
     }
   }
 
@@ -128,7 +128,7 @@
     return round(log ? least * (most / least) ** part : least + part * (most - least), control);
   }
 
-  function range(control, value, name, told) {
+  function range(control, value, name, changed) {
     const slider = made("input", { type: "range", min: 0, max: 1000, step: control.whole && !control.log ? "any" : 1 });
     const exact = made("input", { type: "number", min: control.least, step: "any" });
     slider.setAttribute("aria-label", name);
@@ -143,14 +143,14 @@
       const found = fromPlace(Number(slider.value), control);
       exact.value = found;
       slider.setAttribute("aria-valuetext", found);
-      told(found);
+      changed(found);
     });
     exact.addEventListener("change", () => {
       const typed = Number(exact.value);
       if (exact.value === "" || !Number.isFinite(typed)) return;
       const found = control.whole ? Math.round(typed) : typed;
       slider.value = toPlace(found, control);
-      told(found);
+      changed(found);
     });
     // an arrow key moves to the next whole number, or by a hundredth of the way
     slider.addEventListener("keydown", (event) => {
@@ -163,7 +163,7 @@
       if (control.whole && !control.log) next = now + way;
       next = Math.min(control.most, Math.max(control.least, next));
       show(next);
-      told(next);
+      changed(next);
     });
     return [slider, exact];
   }
@@ -433,7 +433,7 @@
         `${percent(story.delta)} of that from ${story.preferred} (δ).`,
     );
     $("position").max = story.steps.length;
-    $("told").textContent = visible(
+    $("user-note").textContent = visible(
       story.facts.length
         ? `Largest Bayes factors for ${story.preferred}: ${listed(story.facts.map((event) => `report ${event}`))}.`
         : "No report supports the preferred pool.",
@@ -725,9 +725,9 @@
     $("adversary").replaceChildren(...(adversary === "non-private" ? [] : [made("option", { value: adversary, text: adversary })]));
     at = row[place("n")];
     const which = { scenario: people.scenario, changes: { n: at }, seed: START.seed };
-    const told = await tellStory(which, user);
-    $("growth-note").textContent = told
-      ? visible(`${$("told").textContent} Simulated again from the run's seed: see “One user” below.`)
+    const known = await tellStory(which, user);
+    $("growth-note").textContent = known
+      ? visible(`${$("user-note").textContent} Simulated again from the run's seed: see “One user” below.`)
       : "This run cannot be simulated here.";
   }
 

@@ -206,11 +206,11 @@ class Advice(Result):
     horizon : events that every trial was played to.
     findings : what each mechanism can do; recommendation : the choice; recommended : its scenario.
     alternatives : the mechanism that is best in each criterion, with its price.
-    sentence : the recommendation in words; relaxations : what would have to give, where nothing fits; notes : what else
+    sentence : the recommendation in words; relaxations : relaxations of the targets, where nothing meets them; notes : what else
         a reader must know.
     curve : share of the verifying users exposed by each number of events.
-    sensitivity : what the answer hangs on; mitigations : measures side by side, if they were asked for.
-    assumptions : what all this takes for granted, in words; adversary : who attacks, in words.
+    sensitivity : the recommendation under other assumptions; mitigations : compared where they were asked for.
+    assumptions, adversary : in words.
     seconds : how long it took; version : of poolscope that gave it; format : of the file.
     asked_users : how many users were asked for; None where the search chose. provenance : what the same numbers need.
 

@@ -39,7 +39,7 @@ class UserAttack:
     table : for each adversary and report ``adversary``, ``n`` and, for each pool, ``mass.<pool>`` (the popularity of
         the pool's objects that the report supports), ``log_bayes_factor.<pool>`` (natural logarithm of the likelihood
         of the report from this pool over its mean over all pools) and ``posterior.<pool>``, after it. Where an
-        adversary groups reports by memoized response, also ``answer``: the first report with the same response, for
+        adversary groups reports by memoized response, also ``response``: the first report with the same response, for
         that adversary, and where responses are sent without further noise.
     violations : what contradicts the scenario in the reports of the file, as of `attack`.
     """
@@ -132,8 +132,8 @@ def _adversary_rows(scorer: Scorer, index: int, reports: Reports, mass: Floats) 
     ]
     first = [pl.Series("adversary", [adversary.name] * count), pl.Series("n", np.arange(1, count + 1))]
     if scorer.grouping:
-        answers = _response_index(scorer.device, reports) if index in scorer.grouping else None
-        first.append(pl.Series("answer", [None] * count if answers is None else answers, dtype=pl.Int64))
+        responses = _response_index(scorer.device, reports) if index in scorer.grouping else None
+        first.append(pl.Series("response", [None] * count if responses is None else responses, dtype=pl.Int64))
     return pl.DataFrame([*first, *columns])
 
 
