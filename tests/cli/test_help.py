@@ -72,5 +72,5 @@ def test_letters_that_are_lacking_are_written_plainly(tmp_path, encoding):
     ran = poolscope(*asked, "--out", "out", cwd=tmp_path, PYTHONIOENCODING=encoding)
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
-    assert "epsilon = inf per report" in ran.stdout
+    assert "eps = inf per report" in ran.stdout
     assert "?" not in ran.stdout

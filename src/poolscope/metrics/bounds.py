@@ -155,7 +155,7 @@ def devices_in_words(game: Game) -> list[str]:
     if policy.rotate_after is not None:
         many = f"{policy.rotate_after:,} report{'s' * (policy.rotate_after != 1)}"
         facts.append(
-            f"the pseudonym rotates after {many}: a guess is about one pseudonym, and a user is exposed if one of theirs is"
+            f"the pseudonym rotates after {many}: a guess is about one pseudonym, a user is exposed if one of theirs is"
         )
     if memoized_by(game.device):
         facts.append("a device memoizes its responses: their epsilons compose, one for each new object")

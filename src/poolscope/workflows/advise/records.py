@@ -206,8 +206,8 @@ class Advice(Result):
     horizon : events that every trial was played to.
     findings : what each mechanism can do; recommendation : the choice; recommended : its scenario.
     alternatives : the mechanism that is best in each criterion, with its price.
-    sentence : the recommendation in words; relaxations : relaxations of the targets, where nothing meets them; notes : what else
-        a reader must know.
+    sentence : the recommendation in words; relaxations : of the targets, where nothing meets them; notes : further
+        caveats.
     curve : share of the verifying users exposed by each number of events.
     sensitivity : the recommendation under other assumptions; mitigations : compared where they were asked for.
     assumptions, adversary : in words.
