@@ -34,7 +34,7 @@ def finished(tmp_path_factory):
     ps.compare(
         scenario, ["identity", "grr"], [1.0, 2.0], users=20, estimate_from=100, out=place / "compare", html=False
     )
-    asked = {"horizon": 4, "max_error": 0.03, "devices": 5000, "users": 60, "mechanisms": ["grr"], "mitigations": True}
+    asked = {"horizon": 4, "max_error": 0.03, "devices": 5000, "users": 60, "mechanisms": ["grr"]}
     ps.advise(scenario, max_exposed=0.2, out=place / "advise", html=False, **asked)
     ps.reproduce("no-hash", place / "reproduce", users=3, html=False)
     return place
@@ -111,10 +111,10 @@ def test_other_bits_are_told_with_how_far_and_why(copy):
 
 
 def test_a_number_that_was_changed_is_told(copy):
-    edited(copy / "compare" / "comparison.json", lambda found: found["results"][1].update(mse=0.25))
+    edited(copy / "compare" / "comparison.json", lambda found: found["results"][1].update(mae=0.25))
     ran = called("rerun", copy / "compare")
     assert ran.exit_code == 1
-    assert "(results.1.mse); the record was changed, or poolscope was" in ran.output
+    assert "(results.1.mae); the record was changed, or poolscope was" in ran.output
     edited(copy / "advise" / "advice.json", lambda found: found.update(sentence="All is well."))
     ran = called("rerun", copy / "advise")
     assert ran.exit_code == 1

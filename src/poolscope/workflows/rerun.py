@@ -89,11 +89,11 @@ def rerun_audit(folder: Path, inputs: Path | None, engine: Engine, progress: Pro
     if manifest is None or len(manifest.parts) < manifest.blocks or not (folder / "summary.json").exists():
         remedy = "go on with poolscope audit --resume first"
         raise InputError(UNFINISHED, file=folder, remedy=remedy if manifest else None)
-    run = read_run(folder)
     before = known(manifest.provenance, folder / "manifest.json")
+    check_parts(manifest, folder)
+    run = read_run(folder)
     if (run.summary.seed, run.summary.users, run.summary.provenance) != (manifest.seed, manifest.users, before):
         raise InputError("manifest.json and summary.json must be of one run", file=folder)
-    check_parts(manifest, folder)
     about = run.summary.scenario.model_dump() | {"text": manifest.scenario}
     scenario = scenario_of(about, inputs, manifest.inputs)
     game = build_game(scenario, manifest.seed, engine.map)
