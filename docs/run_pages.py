@@ -1,5 +1,7 @@
 """Run the code blocks of pages and rewrite what they print: ``python docs/run_pages.py [PAGE...]``.
 
+Without a page it runs all of them, and copies the output of the tour into the README.
+
 The blocks of a page run in order in one new folder. A block ``toml NAME`` or ``csv NAME`` becomes a file of that name,
 ``sh`` runs in the shell, ``python`` in one interpreter. A block ``text`` right after a block holds what that one
 prints. ``<!-- from PATH -->`` above a picture or a link names the file of the folder that it is a copy of.
@@ -100,10 +102,22 @@ def renewed(page: str, folder: Path) -> str:
     return "".join([*parts, page[end:]])
 
 
+def quoted(page: str, source: str) -> str:
+    """Return a page whose shell blocks with an output show what the same blocks of another page print."""
+    printed = {block["code"]: expected(source, block) for block in BLOCK.finditer(source)}
+    for block in reversed(list(BLOCK.finditer(page))):
+        shown, text = PRINTED.match(page[block.end() :]), printed.get(block["code"])
+        if shown and text is not None:
+            page = f"{page[: block.end()]}\n\n```text\n{text}```{page[block.end() + shown.end() :]}"
+    return page
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:] or PAGES:
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             text = (DOCS / name).read_text()
             (DOCS / name).write_text(renewed(text, Path(folder)))
-        print(f"{name}: {time.monotonic() - start:.0f} s")
+        print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
+    readme = DOCS.parent / "README.md"
+    readme.write_text(quoted(readme.read_text(), (DOCS / "start" / "tour.md").read_text()))
