@@ -41,8 +41,11 @@ rng = np.random.default_rng(1)
 """The lines that every example begins with; the tests run them before each example."""
 
 
-ENDS = """`poolscope COMMAND --help` prints the same. Exit code 0 means success. Exit code 2 means wrong input: one line says
-where, and nothing is written. Exit code 1 means that a check or a gate failed, or another error."""
+ENDS = """`poolscope COMMAND --help` prints the same. Exit code 0 means success. Exit code 2 means wrong input: one line
+says where, and nothing is written. Exit code 1 means that a check or a gate failed, or another error."""
+
+
+TERMS = "The terms of the HTML reports. [What every metric means](../explanation/metrics.md) has the definitions."
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -144,7 +147,7 @@ def glossary() -> str:
     lines = [
         "# Glossary",
         "",
-        "The terms of the HTML reports. [What every metric means](../explanation/metrics.md) has the definitions.",
+        TERMS,
         "",
         "```{glossary}",
     ]

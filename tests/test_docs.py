@@ -4,8 +4,6 @@ import ast
 import inspect
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +56,7 @@ def test_every_mechanism_its_keys_and_its_columns_are_documented(kind):
 
 
 def facts(section, head):
-    """The names in the first column of a table of the result fields; a row with the sign of an estimate has its ends too."""
+    """The names in the first column of a table of the result fields; an estimate (±) has its ends too."""
     part = RESULT_PAGE[RESULT_PAGE.index(f"# {section}\n") :]
     rows = part[part.index(f"| {head} |") :].split("\n\n")[0].splitlines()[2:]
     names = set()

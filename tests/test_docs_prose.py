@@ -61,8 +61,7 @@ def prose(text):
 def sentences(text):
     """The sentences of a page; a paragraph ends one. A number, an initial or an abbreviation does not."""
     for part in prose(text):
-        for sentence in re.split(r"(?<!\b[A-Z])(?<!et al)[.!?][)\"”]?\s+(?=[A-Z0-9“\"(]|code|poolscope|ldp-)", part):
-            yield sentence
+        yield from re.split(r"(?<!\b[A-Z])(?<!et al)[.!?][)\"”]?\s+(?=[A-Z0-9“\"(]|code|poolscope|ldp-)", part)
 
 
 def length(sentence):

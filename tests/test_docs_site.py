@@ -92,9 +92,7 @@ def broken(path, text, made):
         found = (path.parent / file).resolve() if file else path
         if found.parent == DOCS / "api" and found.stem in made:
             continue
-        if not found.exists():
-            yield target
-        elif anchor and anchor not in anchors(found.read_text()):
+        if not found.exists() or (anchor and anchor not in anchors(found.read_text())):
             yield target
 
 
