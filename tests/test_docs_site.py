@@ -101,6 +101,18 @@ def test_every_internal_link_and_anchor_exists(made):
     assert {path: found for path, found in faults.items() if found} == {}
 
 
+def missing(text):
+    """The files of the repository that a page names and that are not there."""
+    named = set(re.findall(r"\b(?:tests|benchmarks|src/poolscope)/[\w/]+\.(?:py|toml)\b", text))
+    return sorted(name for name in named if not (DOCS.parent / name).exists())
+
+
+def test_every_file_that_a_page_names_exists():
+    faults = {str(path): missing(path.read_text()) for path in [*PAGES, DOCS.parent / "README.md"]}
+    assert {path: found for path, found in faults.items() if found} == {}
+    assert missing("`tests/conftest.py` and `tests/no_such_file.py`") == ["tests/no_such_file.py"]
+
+
 def test_a_broken_link_is_found(made):
     page = "[a](index.md) [b](index.md#poolscope) [c](nowhere.md) [d](index.md#no-such) [e](https://example.org)"
     assert list(broken(DOCS / "index.md", page, made)) == ["nowhere.md", "index.md#no-such"]
