@@ -17,7 +17,8 @@ def _pages():
         name = path.relative_to(docs).as_posix()
         if name not in ELSEWHERE and name.split("/")[0] not in ("api", "_build", "_extra"):
             yield name, path
-    yield "README.md", ROOT / "README.md"
+    for name in ("README.md", "SECURITY.md", "benchmarks/README.md"):
+        yield name, ROOT / name
 
 
 PAGES = dict(_pages())
