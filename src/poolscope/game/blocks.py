@@ -1,7 +1,7 @@
 """Blocks of users: how many users play in blocks of what size, what that takes, and the task that plays one.
 
-Memory, time and disk are estimated before any of it is taken; docs/guides/scale.md has the numbers. A task writes
-the outcomes of its block to a file and returns its checksum.
+Memory, time and disk are estimated before any of it is taken; docs/scale.md has the numbers. A task writes the outcomes
+of its block to a file and returns its checksum.
 """
 
 from __future__ import annotations

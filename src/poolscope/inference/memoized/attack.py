@@ -269,7 +269,7 @@ def found_by(device: MemoizingDevice, reports: Reports, adversary: Adversary) ->
 
 
 def _found(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
-    """The law and the sizes of the device choose the method; docs/explanation/memoization.md has the rules."""
+    """The law and the sizes of the device choose the method; see docs/memory.md for where each is the best."""
     if isinstance(evidence.distribution, Bits):
         return memoized_posterior(evidence, adversary, key)
     tables = tables_of(evidence, adversary)
