@@ -2,12 +2,11 @@
 
     python benchmarks/devices.py --users 200 [--device l-grr ...]
 
-The table of docs/memory.md. An epsilon is sought for each device with which the frequencies of one collection, a report
-of each of so many devices, have the same root mean squared error. Then the same users send 30, 90 and 180 reports, and
-an adversary who knows popularity and memory attacks. Told are the epsilon of a report, that of a kept answer, the share
-of users exposed at 95 % confidence by n and the share of guesses that are right, with 95 % intervals, the mean standard
-error of a confidence after all reports, and seconds of one core for a user.
-"""
+The table of docs/results/memoization-study.md. An epsilon is sought for each device with which the frequencies of one
+collection, a report of each of so many devices, have the same root mean squared error. Then the same users send 30, 90
+and 180 reports, and an adversary who knows popularity and memory attacks. Told are the epsilon of a report, that of a
+kept answer, the share of users exposed at 95 % confidence by n and the share of guesses that are right, with 95 %
+intervals, the mean standard error of a confidence after all reports, and seconds of one core for a user."""
 
 import argparse
 import time

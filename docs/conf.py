@@ -1,4 +1,4 @@
-"""How the site is built: `python -m sphinx -W docs docs/_build`, with poolscope[docs] installed."""
+"""Configure the site: `python -m sphinx -W docs docs/_build`, with poolscope[docs] installed."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ extensions = [
     "sphinx_design",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "README.md"]
+exclude_patterns = ["_build", "_extra", "README.md"]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
@@ -45,10 +45,12 @@ numpydoc_validation_checks = set()
 html_theme = "pydata_sphinx_theme"
 html_title = "poolscope"
 html_static_path = ["_static"]
+html_extra_path = ["_extra"]
 html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = False
 html_theme_options = {
     "navigation_with_keys": False,
+    "header_links_before_dropdown": 7,
     "show_toc_level": 2,
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -60,7 +62,9 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 def setup(app: object) -> None:
-    """Make the pages that are made of the code before anything is read."""
+    """Make the pages and reports that come from the code before anything is read."""
+    from make_gallery import make
     from make_reference import write
 
-    write(DOCS / "reference")
+    write(DOCS / "api")
+    make(DOCS / "_extra" / "gallery")

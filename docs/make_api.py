@@ -1,4 +1,4 @@
-"""The page of all public names, from their docstrings: ``python docs/make_api.py > docs/api.md``."""
+"""Make the page of all public names from their docstrings: ``python docs/make_api.py > docs/api.md``."""
 
 import inspect
 from types import ModuleType
@@ -6,54 +6,51 @@ from types import ModuleType
 import poolscope as ps
 
 GROUPS = {
-    "What the commands do": (
+    "Workflows": (
         "audit attack obfuscate estimate check compare advise reproduce make_traces",
-        "A verb has its command's name and meaning; files in, files out, and a page where the command writes one.",
+        "A function has the name and the meaning of its command: files in, files out.",
     ),
-    "The same on arrays": (
+    "Arrays": (
         "play posterior posterior_of_likelihood behavior_posterior frequencies summarize provenance",
-        "For those who have reports, likelihoods or a game in memory.",
+        "For reports, likelihoods or a game in memory.",
     ),
-    "What they return": (
+    "Results": (
         "Summary Inferred Obfuscated Estimated Verdict Comparison Advice Reproduction Extracted Frequencies Learned"
         " Provenance",
-        "For annotations, and for what their fields mean; records with intervals are in `ps.metrics`.",
+        "For annotations, and for the meaning of fields; records with intervals are in `ps.metrics`.",
     ),
-    "What they are made of": ("Scenario load_scenario Game Universe Behavior Adversary Mechanism Device", ""),
-    "Where they run, what they tell, and how they fail": ("Local Dask Progress InputError PoolscopeError", ""),
+    "Parts": ("Scenario load_scenario Game Universe Behavior Adversary Mechanism Device", ""),
+    "Execution and errors": ("Local Dask Progress InputError PoolscopeError", ""),
 }
 
 SPACES = ("mechanisms", "popularity", "priors", "metrics", "figures")
 
-HEAD = """# Public names
+HEAD = """# Python API
 
-`import poolscope as ps`. Whatever is not here may change without a word. Each name's docstring has its parameters,
-shapes and references (`help(ps.posterior)`). This page is made by `python docs/make_api.py`, and a test holds it to
-the code. On the site the names follow with their docstrings and examples, and [commands](reference/commands.md) and
-[words](reference/glossary.md) have pages of their own; [formats](formats.md) has the columns of every table.
+`import poolscope as ps`. Names that are not listed here may change without notice. Each docstring has parameters,
+shapes and references (`help(ps.posterior)`). On the site every name has a page with its docstring and an example.
+`python docs/make_api.py` makes this page, and a test compares it with the code.
 
 ```{toctree}
 :hidden:
 
-reference/commands
-reference/verbs
-reference/arrays
-reference/results
-reference/parts
-reference/running
-reference/mechanisms
-reference/popularity
-reference/priors
-reference/metrics
-reference/figures
-reference/examples
-reference/glossary
+api/verbs
+api/arrays
+api/results
+api/parts
+api/running
+api/mechanisms
+api/popularity
+api/priors
+api/metrics
+api/figures
+api/examples
 ```
 """
 
 
 def first_line(thing: object) -> str:
-    """What a docstring says first, fit for a table."""
+    """Return the first line of a docstring, escaped for a table."""
     return (inspect.getdoc(thing) or "").partition("\n")[0].replace("|", "\\|")
 
 
@@ -62,7 +59,7 @@ ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def call(name: str, thing: object) -> str:
-    """The name with its arguments, as far as a reader needs them; their types are in the docstring."""
+    """Return the name with its arguments; their types are in the docstring."""
     if not callable(thing) or getattr(thing, "_is_protocol", False):
         return name
     try:
@@ -73,8 +70,8 @@ def call(name: str, thing: object) -> str:
 
 
 def rows(prefix: str, names: list[str], home: ModuleType) -> list[str]:
-    """A table of names."""
-    lines = ["| name | what it is |", "|---|---|"]
+    """Return a table of names."""
+    lines = ["| name | summary |", "|---|---|"]
     for name in names:
         thing = getattr(home, name)
         lines.append(f"| `{prefix}{call(name, thing)}` | {first_line(thing)} |")
@@ -82,13 +79,13 @@ def rows(prefix: str, names: list[str], home: ModuleType) -> list[str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     lines = [HEAD]
     for title, (names, words) in GROUPS.items():
         lines += [f"## {title}", ""] + ([words, ""] if words else []) + rows("ps.", names.split(), ps)
     for space in SPACES:
         home = getattr(ps, space)
-        # data and aliases are told of in the namespace's docstring
+        # the docstring of a namespace describes data and aliases
         things = {name: getattr(home, name) for name in home.__all__}
         documented = [name for name, thing in things.items() if inspect.isclass(thing) or inspect.isfunction(thing)]
         lines += [f"## ps.{space}", "", first_line(home), "", *rows(f"ps.{space}.", documented, home)]

@@ -1,4 +1,4 @@
-"""Pages of the site that are made of the code: names with their docstrings, commands, words (into docs/reference/)."""
+"""Make the pages that come from the code: names with their docstrings, commands, glossary (into docs/api/)."""
 
 import argparse
 import inspect
@@ -38,15 +38,18 @@ outcomes = ps.play(game, users=200, seed=1)
 rows = ps.metrics.select(outcomes, "strong", 40)
 rng = np.random.default_rng(1)
 """
-"""What every example of the reference begins with; the tests run it before each of them."""
+"""The lines that every example begins with; the tests run them before each example."""
 
 
-ENDS = """`poolscope COMMAND --help` prints the same. Exit code 0: done; 2: the input is wrong, one line says where, and
-nothing was written; 1: anything else."""
+ENDS = """`poolscope COMMAND --help` prints the same. Exit code 0 means success. Exit code 2 means wrong input: one line
+says where, and nothing is written. Exit code 1 means that a check or a gate failed, or another error."""
+
+
+TERMS = "The terms of the HTML reports. [What every metric means](../explanation/metrics.md) has the definitions."
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Name and text of every page."""
+    """Yield the name and the text of every page."""
     for file, title in FILES.items():
         names, words = GROUPS[title]
         yield file, _names(title, words, "poolscope", names.split(), ps)
@@ -59,7 +62,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def write(folder: Path) -> None:
-    """Write the pages that differ from what is there, so that a second build has little to do."""
+    """Write the pages that changed, so that a second build has little to do."""
     folder.mkdir(exist_ok=True)
     for name, text in pages():
         path = folder / f"{name}.md"
@@ -72,14 +75,14 @@ def _documented(home: ModuleType) -> list[str]:
 
 
 def _kind(thing: object) -> str | None:
-    """The directive that documents a thing; None for what has no docstring of its own, as an alias of a type."""
+    """Return the directive that documents a thing; None for what has no docstring of its own."""
     if inspect.isclass(thing):
         return "autoexception" if issubclass(thing, BaseException) else "autoclass"
     return "autofunction" if inspect.isfunction(thing) else None
 
 
 def _names(title: str, words: str, path: str, names: list[str], home: ModuleType) -> str:
-    lines = [f"# {title}", "", words, "", "Examples begin with [these lines](examples.md).", ""]
+    lines = [f"# {title}", "", words, "", "Examples start after [these lines](examples.md).", ""]
     for name in names:
         thing = getattr(home, name)
         lines += [f"## {name}", "", "```{eval-rst}", f".. {_kind(thing)}:: {path}.{name}"]
@@ -96,9 +99,9 @@ def _names(title: str, words: str, path: str, names: list[str], home: ModuleType
 def _examples() -> str:
     return "\n".join(
         [
-            "# How examples begin",
+            "# Setup of the examples",
             "",
-            "Every public name has an example. The tests run each in an empty folder, after these lines:",
+            "Every public name has an example. The tests run each example in an empty folder, after these lines:",
             "",
             "```python",
             f"{BEGINNING}```",
@@ -108,7 +111,7 @@ def _examples() -> str:
 
 
 def commands() -> str:
-    """Every command with its arguments and options, as ``--help`` has them."""
+    """Return every command with its arguments and options, as ``--help`` has them."""
     root = typer.main.get_command(app)
     lines = ["# Commands", "", root.help or "", "", ENDS, ""]
     lines += _options(root)
@@ -124,13 +127,13 @@ def _usage(name: str, command: Any) -> str:
 
 
 def _options(command: Any) -> list[str]:
-    lines = ["| argument | what it is | |", "|---|---|---|"]
+    lines = ["| argument | meaning | default |", "|---|---|---|"]
     for parameter in command.params:
         if parameter.name == "help":
             continue
         option = parameter.param_type_name == "option"
         names = parameter.opts if option else [parameter.metavar or parameter.name.upper()]
-        default = "" if parameter.default in (None, False, ()) else f"default `{parameter.default}`"
+        default = "" if parameter.default in (None, False, ()) else f"`{parameter.default}`"
         lines.append(
             f"| {', '.join(f'`{name}`' for name in names)} "
             f"| {(parameter.help or '').replace('|', chr(92) + '|')} "
@@ -140,8 +143,14 @@ def _options(command: Any) -> list[str]:
 
 
 def glossary() -> str:
-    """The words of the pages and of the results, and what they mean."""
-    lines = ["# Glossary", "", "The words of the pages that the commands write.", "", "```{glossary}"]
+    """Return the glossary of the HTML reports."""
+    lines = [
+        "# Glossary",
+        "",
+        TERMS,
+        "",
+        "```{glossary}",
+    ]
     for word, meaning in MEANINGS.items():
         lines += [word, f"  {meaning}", ""]
     return "\n".join([*lines[:-1], "```", ""])
@@ -149,5 +158,5 @@ def glossary() -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=DOCS / "reference")
+    parser.add_argument("folder", nargs="?", type=Path, default=DOCS / "api")
     write(parser.parse_args().folder)

@@ -1,4 +1,4 @@
-"""Rewrite the tables of reproduction.md from a finished run: ``python docs/make_reproduction.py DIR``.
+"""Rewrite the tables of results/reproduction.md from a finished run: ``python docs/make_reproduction.py DIR``.
 
 DIR is the folder of ``poolscope reproduce``. Each heading that names an experiment in backticks is followed by its
 table; words between the tables stay as they are. Prints which published values do not agree.
@@ -13,7 +13,7 @@ from poolscope.paper.experiments import published
 from poolscope.paper.report import mark
 from poolscope.paper.runner import Compared, read_reproduction
 
-PAGE = Path(__file__).parent / "reproduction.md"
+PAGE = Path(__file__).parent / "results" / "reproduction.md"
 
 TABLE = re.compile(r"(?P<head>^### .*\(`(?P<name>[\w-]+)`\)\n\n)(?P<rows>(?:\|.*\n)+)", re.MULTILINE)
 

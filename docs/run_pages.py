@@ -1,8 +1,10 @@
-"""Pages whose commands and code are run: ``python docs/run_pages.py [PAGE...]`` writes anew what they print.
+"""Run the code blocks of pages and rewrite what they print: ``python docs/run_pages.py [PAGE...]``.
 
-A page is a story: its blocks run in order in one new folder. A block ``toml NAME`` or ``csv NAME`` is put into a file
-of that name, ``sh`` is run by the shell, ``python`` by one interpreter. A block ``text`` right behind a block is what
-that one prints. ``<!-- from PATH -->`` above a picture says which file of the folder it is a copy of.
+Without a page it runs all of them, and copies the output of the tour into the README.
+
+The blocks of a page run in order in one new folder. A block ``toml NAME`` or ``csv NAME`` becomes a file of that name,
+``sh`` runs in the shell, ``python`` in one interpreter. A block ``text`` right after a block holds what that one
+prints. ``<!-- from PATH -->`` above a picture or a link names the file of the folder that it is a copy of.
 """
 
 import contextlib
@@ -14,25 +16,36 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 DOCS = Path(__file__).parent
 
-PAGES = ("tutorial-deploy.md", "tutorial-attack.md", "tutorial-research.md", "paper.md")
+PAGES = (
+    "start/tour.md",
+    "tutorials/audit-a-deployment.md",
+    "tutorials/analyze-reports.md",
+    "tutorials/study-a-mechanism.md",
+    "tutorials/notebook.md",
+    "guides/add-an-attack.md",
+    "guides/gate-ci.md",
+    "guides/sweep.md",
+    "explanation/pool-inference.md",
+)
 
 BLOCK = re.compile(r"^```(?P<kind>toml|csv|sh|python) ?(?P<name>\S*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 PRINTED = re.compile(r"\A\n\n```text\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 
-PICTURE = re.compile(r"<!-- from (?P<made>\S+) -->\n!\[[^\]]*\]\((?P<kept>figures/\S+)\)")
+PICTURE = re.compile(r"<!-- from (?P<made>\S+) -->\n!?\[[^\]]*\]\((?:\.\./)*(?P<kept>figures/\S+)\)")
 
-#: What differs from run to run: the time that was waited.
+#: What differs from run to run: elapsed time.
 TIMES = re.compile(r"\b\d+\.\d s\b")
 
 
 def run(page: str, folder: Path) -> Iterator[tuple[re.Match[str], str]]:
-    """Each block of a page's text and what it printed, in a folder of its own."""
+    """Yield each block of a page's text and what it printed, in a folder of its own."""
     names: dict[str, object] = {"__name__": "__main__"}
     for block in BLOCK.finditer(page):
         if block["kind"] == "python":
@@ -44,13 +57,13 @@ def run(page: str, folder: Path) -> Iterator[tuple[re.Match[str], str]]:
 
 
 def expected(page: str, block: re.Match[str]) -> str | None:
-    """What the page says that a block prints, or None where it shows nothing."""
+    """Return what the page shows as the output of a block, or None where it shows nothing."""
     found = PRINTED.match(page[block.end() :])
     return found["text"] if found else None
 
 
 def timeless(text: str) -> str:
-    """Printed text but for the seconds, and for blanks at the ends of lines."""
+    """Return printed text without elapsed seconds and without blanks at the ends of lines."""
     return "\n".join(line.rstrip() for line in TIMES.sub("# s", text).strip("\n").splitlines())
 
 
@@ -75,7 +88,7 @@ def _shell(code: str, folder: Path) -> str:
 
 
 def renewed(page: str, folder: Path) -> str:
-    """The page with what its blocks print now, and its pictures copied."""
+    """Return the page with what its blocks print now, and copy its pictures."""
     parts, end = [], 0
     for block, printed in run(page, folder):
         parts.append(page[end : block.end()])
@@ -89,8 +102,22 @@ def renewed(page: str, folder: Path) -> str:
     return "".join([*parts, page[end:]])
 
 
+def quoted(page: str, source: str) -> str:
+    """Return a page whose shell blocks with an output show what the same blocks of another page print."""
+    printed = {block["code"]: expected(source, block) for block in BLOCK.finditer(source)}
+    for block in reversed(list(BLOCK.finditer(page))):
+        shown, text = PRINTED.match(page[block.end() :]), printed.get(block["code"])
+        if shown and text is not None:
+            page = f"{page[: block.end()]}\n\n```text\n{text}```{page[block.end() + shown.end() :]}"
+    return page
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:] or PAGES:
+        start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             text = (DOCS / name).read_text()
             (DOCS / name).write_text(renewed(text, Path(folder)))
+        print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
+    readme = DOCS.parent / "README.md"
+    readme.write_text(quoted(readme.read_text(), (DOCS / "start" / "tour.md").read_text()))

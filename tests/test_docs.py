@@ -1,11 +1,9 @@
-"""Words and code agree: the README's lines run, commands and public names are documented."""
+"""Documentation and code agree: the README is current, commands, mechanisms and result fields are documented."""
 
 import ast
 import inspect
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,33 +20,32 @@ from poolscope.scenario.scenario import parse
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-FORMATS = (ROOT / "docs" / "formats.md").read_text()
+DOCS = ROOT / "docs"
+MECHANISM_PAGE = (DOCS / "reference" / "mechanisms.md").read_text()
+RESULT_PAGE = (DOCS / "reference" / "results.md").read_text()
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
-
-
-def test_the_python_of_the_readme_runs(tmp_path):
-    (code,) = blocks("python")
-    assert len([line for line in code.splitlines() if line]) == 5
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "strong 180" in done.stdout
+def test_the_readme_is_short_and_shows_what_the_tour_prints():
+    assert len(re.sub(r"(?ms)^```.*?^```", "", README).split()) <= 550
+    shown = re.findall(r"(?ms)^```sh\n(poolscope audit [^\n]*)\n```\n\n```text\n(.*?)^```", README)
+    tour = (DOCS / "start" / "tour.md").read_text()
+    assert len(shown) == 1
+    assert f"```sh\n{shown[0][0]}\n```\n\n```text\n{shown[0][1]}```" in tour, "python docs/run_pages.py"
 
 
 @pytest.mark.parametrize("command", sorted(typer.main.get_command(app).commands))
-def test_every_command_is_in_the_readme(command):
-    assert f"poolscope {command}" in README
+def test_every_command_is_in_a_guide(command):
+    pages = [*(DOCS / "guides").glob("*.md"), *(DOCS / "results").glob("*.md")]
+    assert any(f"poolscope {command}" in page.read_text() for page in pages)
 
 
 @pytest.mark.parametrize("kind", sorted(MECHANISMS))
 def test_every_mechanism_its_keys_and_its_columns_are_documented(kind):
     """In the table of mechanisms; a sketch's keys may stand in the row of another."""
-    (row,) = re.findall(rf"(?m)^\| `{kind}` \|.*$", FORMATS)
+    (row,) = re.findall(rf"(?m)^\| `{kind}` \|.*$", MECHANISM_PAGE)
     facts = set(re.findall(r"`(\w+)`", row))
     for other in re.findall(r"as `(\w+)`", row):
-        facts |= set(re.findall(r"`(\w+)`", re.findall(rf"(?m)^\| `{other}` \|.*$", FORMATS)[0]))
+        facts |= set(re.findall(r"`(\w+)`", re.findall(rf"(?m)^\| `{other}` \|.*$", MECHANISM_PAGE)[0]))
     keys = set(inspect.signature(MECHANISMS[kind]).parameters) - {"universe"}
     assert keys <= facts, keys - facts
     universe = 4
@@ -59,8 +56,8 @@ def test_every_mechanism_its_keys_and_its_columns_are_documented(kind):
 
 
 def facts(section, head):
-    """The names in the first column of a table of the formats; a row with the sign of an estimate has its ends too."""
-    part = FORMATS[FORMATS.index(f"# {section}\n") :]
+    """The names in the first column of a table of the result fields; an estimate (±) has its ends too."""
+    part = RESULT_PAGE[RESULT_PAGE.index(f"# {section}\n") :]
     rows = part[part.index(f"| {head} |") :].split("\n\n")[0].splitlines()[2:]
     names = set()
     for row in rows:
@@ -93,7 +90,7 @@ def test_every_field_of_a_comparison_is_documented():
     done = poolscope.compare(parse(SMALL, name="small"), ["grr"], [1.0], users=20, estimate_from=100).as_json()
     assert set(done) == facts("A comparison's folder", "field")
     assert set(done["scenario"]) == {"name", "file", "title", "text", "asked"}
-    both = facts("Summary", "field of a record") | facts("A comparison's folder", "field of a choice")
+    both = facts("Summary", "field of a record") | facts("A comparison's folder", "field of a configuration")
     given = {
         name
         for name in both
@@ -113,7 +110,7 @@ def test_every_field_of_an_advice_is_documented():
     done = poolscope.advise(parse(SMALL, name="small"), max_exposed=0.3, **asked).as_json()
     assert set(done) == facts(section, "field")
     assert set(done["question"]) <= set(
-        re.findall(r"`(\w+)`", FORMATS[FORMATS.index("| `question` |") :].split("\n")[0])
+        re.findall(r"`(\w+)`", RESULT_PAGE[RESULT_PAGE.index("| `question` |") :].split("\n")[0])
     )
     assert set(done["recommendation"]) == facts(section, "field of a recommendation")
     (finding,) = done["findings"]
@@ -128,7 +125,7 @@ def test_every_field_of_an_advice_is_documented():
 
 
 def test_the_table_of_bounds_is_what_they_are():
-    page = (ROOT / "docs" / "trust.md").read_text()
+    page = (DOCS / "explanation" / "bounds.md").read_text()
     rows = re.findall(r"^\| epsilon ([\d.]+) \|(.*)\|$", page, flags=re.MULTILINE)
     assert len(rows) == 3
     for epsilon, cells in rows:
@@ -137,7 +134,7 @@ def test_the_table_of_bounds_is_what_they_are():
 
 
 def test_the_table_of_shuffled_epsilons_is_what_they_are():
-    page = (ROOT / "docs" / "trust.md").read_text().partition("### Shuffled reports")[2]
+    page = (DOCS / "explanation" / "bounds.md").read_text().partition("## Shuffled reports")[2]
     rows = re.findall(r"^\| `(\w+)`.* \| ([\d.]+) \| [\d.]+ \| [\d.]+ \|$", page, flags=re.MULTILINE)
     assert len(rows) == 7, rows
     hashed = {"hcms": {"m": 1024, "hashes": 16}}
@@ -151,7 +148,7 @@ def test_the_table_of_shuffled_epsilons_is_what_they_are():
 def test_two_ideas_have_two_words():
     """Sure at n, exposed by n: none of the words that once meant one or the other."""
     old = re.compile(r"reached_\d|guessed at|null_rate_(low|high)")
-    facts = [README, *(page.read_text() for page in (ROOT / "docs").glob("*.md"))]
+    facts = [README, *(page.read_text() for page in DOCS.rglob("*.md"))]
     code = [path.read_text() for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".j2")]
     assert not [found.group() for text in facts + code for found in old.finditer(text)]
     assert {"Sure at n", "Exposed by n"} <= set(MEANINGS)

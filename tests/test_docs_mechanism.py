@@ -1,4 +1,4 @@
-"""docs/add-a-mechanism.md runs as it stands, block after block, and is as short as it says."""
+"""docs/guides/add-a-mechanism.md runs as it stands, block after block, and is as short as it says."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from poolscope.scenario.scenario import parse
 
-PAGE = (Path(__file__).parent.parent / "docs" / "add-a-mechanism.md").read_text()
+PAGE = (Path(__file__).parent.parent / "docs" / "guides" / "add-a-mechanism.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 

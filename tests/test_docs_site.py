@@ -1,5 +1,6 @@
-"""The pages of the site that are made of the code have all of it, and every page is in the site."""
+"""Pages made from the code are complete, every page is in the site, and internal links lead somewhere."""
 
+import fnmatch
 import re
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ from poolscope.cli.commands import app
 from poolscope.html.glossary import MEANINGS
 
 DOCS = Path(__file__).parent.parent / "docs"
+#: Pages in the repository; those of docs/api are made.
+PAGES = [path for path in sorted(DOCS.rglob("*.md")) if not {"api", "_build"} & set(path.parts[len(DOCS.parts) :])]
+
 COMMANDS = typer.main.get_command(app).commands
 
 
@@ -52,13 +56,63 @@ def test_every_public_name_is_in_the_reference(made):
 
 
 def test_every_page_is_in_a_table_of_contents_and_no_heading_is_empty(made):
-    listed = {f"reference/{name}" for name in made}
-    pages = {path.stem: path.read_text() for path in DOCS.glob("*.md")}
+    pages = {path.relative_to(DOCS).with_suffix("").as_posix(): path.read_text() for path in PAGES}
+    known = {f"api/{name}" for name in made} | set(pages)
     named = set()
     for text in pages.values():
         for block in re.findall(r"```\{toctree\}\n(.*?)```", text, flags=re.DOTALL):
             lines = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith(":")]
-            named |= {line.partition("<")[2].rstrip(">") or line for line in lines}
-    assert named == listed | set(pages) - {"index"}
+            wanted = [line.partition("<")[2].rstrip(">") or line for line in lines]
+            named |= {page for entry in wanted for page in ([entry] if entry in known else matching(entry, known))}
+            assert all(entry in known or matching(entry, known) for entry in wanted), wanted
+    assert named == known - {"index"}
     for name, text in pages.items():
         assert not re.search(r"^(#+) .*\n+\1 ", text, flags=re.MULTILINE), f"{name} has an empty heading"
+
+
+def matching(pattern, names):
+    """The pages of the folder of a table of contents that a pattern selects."""
+    return [name for name in names if "/" not in name and "[" in pattern and fnmatch.fnmatchcase(name, pattern)]
+
+
+def anchors(text):
+    """The anchors that the site makes of a page's headings."""
+    text = re.sub(r"(?ms)^```.*?^```", "", text)
+    heads = [re.sub(r"[`*]|\[|\]\(.*?\)", "", head) for head in re.findall(r"(?m)^#+ (.*)$", text)]
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def broken(path, text, made):
+    """The internal links of a page that lead nowhere."""
+    text = re.sub(r"(?ms)^```.*?^```", "", text)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        if found.parent == DOCS / "api" and found.stem in made:
+            continue
+        if not found.exists() or (anchor and anchor not in anchors(found.read_text())):
+            yield target
+
+
+def test_every_internal_link_and_anchor_exists(made):
+    faults = {str(path): list(broken(path, path.read_text(), made)) for path in [*PAGES, DOCS.parent / "README.md"]}
+    assert {path: found for path, found in faults.items() if found} == {}
+
+
+def missing(text):
+    """The files of the repository that a page names and that are not there."""
+    named = set(re.findall(r"\b(?:tests|benchmarks|src/poolscope)/[\w/]+\.(?:py|toml)\b", text))
+    return sorted(name for name in named if not (DOCS.parent / name).exists())
+
+
+def test_every_file_that_a_page_names_exists():
+    faults = {str(path): missing(path.read_text()) for path in [*PAGES, DOCS.parent / "README.md"]}
+    assert {path: found for path, found in faults.items() if found} == {}
+    assert missing("`tests/conftest.py` and `tests/no_such_file.py`") == ["tests/no_such_file.py"]
+
+
+def test_a_broken_link_is_found(made):
+    page = "[a](index.md) [b](index.md#poolscope) [c](nowhere.md) [d](index.md#no-such) [e](https://example.org)"
+    assert list(broken(DOCS / "index.md", page, made)) == ["nowhere.md", "index.md#no-such"]

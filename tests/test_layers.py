@@ -63,7 +63,14 @@ AT_HOME = {
 SHARED_TESTS = {"oracle", "cases", "typed"}
 
 #: Tests of the whole project that have to name layers.
-OF_ALL = {"test_docs.py", "test_docs_mechanism.py", "test_docs_site.py", "test_public_names.py", "test_selection.py"}
+OF_ALL = {
+    "test_docs.py",
+    "test_docs_code.py",
+    "test_docs_mechanism.py",
+    "test_docs_site.py",
+    "test_public_names.py",
+    "test_selection.py",
+}
 
 
 def modules():

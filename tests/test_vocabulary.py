@@ -27,7 +27,7 @@ FOREIGN = {"most_common"}
 OPTIONS = re.compile(r"--(exposed|error|join|joined|links|truth|page)\b(?!-)")
 
 PYTHON = sorted(path for folder in ("src", "tests", "benchmarks", "docs") for path in (ROOT / folder).rglob("*.py"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def retired(text):

@@ -89,7 +89,8 @@ def test_the_commands_say_what_they_did(tmp_path, monkeypatch, capsys):
 
 def test_the_examples_of_the_documentation(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    reference = Path(__file__).parents[2] / "docs" / "reference"
+    page = "".join((reference / name).read_text() for name in ("scenario.md", "files.md"))
     examples = dict(re.findall(r"^`([\w.]+)`\n```\w+\n(.*?)```", page, flags=re.DOTALL | re.MULTILINE))
     assert set(examples) == {"scenario.toml", "objects.csv", "traces.csv", "reports.csv"}
     for name, text in examples.items():

@@ -12,7 +12,7 @@ from cases.command_line import SMALL
 from poolscope.game.game import play
 from poolscope.scenario.scenario import parse
 
-#: What docs/scale.md promises across processors and versions of the compiler.
+#: What docs/guides/scale.md promises across processors and versions of the compiler.
 TOLERANCE = 1e-10
 
 PLAY = """

@@ -232,7 +232,7 @@ def response_areas(popularity, epsilon, window):
     ],
 )
 def test_the_score_beside_the_likelihood_ratio(objects, exponent, window, ours, best):
-    """The numbers of docs/devices.md: equal for one report, and below the best for longer windows."""
+    """The numbers of docs/explanation/linkability.md: equal for one report, and below the best for longer windows."""
     popularity = np.arange(1.0, objects + 1) ** -exponent
     found = response_areas(popularity / popularity.sum(), 2.0, window)
     np.testing.assert_allclose(found, (ours, best), atol=6e-4)

@@ -176,7 +176,7 @@ def test_no_reports_leave_the_prior():
 @pytest.mark.slow
 def test_the_page_runs():
     """With a few users, and fewer reports."""
-    page = (Path(__file__).parents[2] / "docs" / "memory.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "results" / "memoization-study.md").read_text()
     _, *blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     printed = []
     names = {"print": printed.append}
@@ -190,7 +190,7 @@ def test_the_page_runs():
     for block in blocks:
         for old, new in small.items():
             block = re.sub(old, new, block)
-        exec(compile(block, "memory.md", "exec"), names)
+        exec(compile(block, "memoization-study.md", "exec"), names)
     assert len(printed) == 2 * 3 + 4 + 4 + 2
 
 

@@ -81,7 +81,7 @@ def test_without_instantaneous_noise_reports_are_answers():
 
 @pytest.mark.parametrize("p", [0.05, 0.3])
 def test_no_worse_than_each_report_by_itself(p):
-    """In log loss, beyond the noise of the difference on these users; docs/memory.md has more of them."""
+    """In log loss, beyond the noise of the difference on these users; more in docs/results/memoization-study.md."""
     keys, users, traces = traces_of(20, 15)
     memory, lengths = small_rappor(p, 1 - p), np.full(20, 15)
     reports = reports_of(memory, traces, keys)

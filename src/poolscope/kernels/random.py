@@ -69,7 +69,7 @@ def child(key, index):
     itself: here a child is a pure function of its parent and its number. It is word `index` of another SplitMix64,
     whose state begins at the mixed parent and whose increment is `BRANCH`, 0.8191725 of 2^64: 1 / x with
     x^4 = x + 1, as in Roberts' sequence R3. The mix of the parent keeps a child's words from being its parent's.
-    docs/trust.md records a battery of tests of it.
+    docs/results/validation.md records a battery of tests of it.
     """
     return _mix(_mix(key ^ BRANCH) + (np.uint64(index) + _ONE) * BRANCH)
 
