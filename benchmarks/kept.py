@@ -8,7 +8,7 @@ reports tell more and less of which of them are one answer's; and the mean stand
 
 `rounds`: the mean posterior of groupings after so many rounds, over chains of both starts, against that of the same
 chains after the last: the root of the mean squared distance over all pools, beside the standard error of such a mean
-and the log loss. How long chains are on their way is what docs/memory.md says of many clusters.
+and the log loss. How long chains are on their way is what docs/results/memoization-study.md says of many clusters.
 """
 
 import argparse

@@ -35,7 +35,7 @@ def test_the_readme_is_short_and_shows_what_the_tour_prints():
 
 @pytest.mark.parametrize("command", sorted(typer.main.get_command(app).commands))
 def test_every_command_is_in_a_guide(command):
-    pages = [*(DOCS / "guides").glob("*.md"), *(DOCS / "results").glob("*.md")]
+    pages = [DOCS / "provenance.md", *(DOCS / "guides").glob("*.md"), *(DOCS / "results").glob("*.md")]
     assert any(f"poolscope {command}" in page.read_text() for page in pages)
 
 
@@ -146,12 +146,12 @@ def test_the_table_of_shuffled_epsilons_is_what_they_are():
 
 
 def test_two_ideas_have_two_words():
-    """Sure at n, exposed by n: none of the words that once meant one or the other."""
+    """Confident at n, exposed by n: none of the words that once meant one or the other."""
     old = re.compile(r"reached_\d|guessed at|null_rate_(low|high)")
     facts = [README, *(page.read_text() for page in DOCS.rglob("*.md"))]
     code = [path.read_text() for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".j2")]
     assert not [found.group() for text in facts + code for found in old.finditer(text)]
-    assert {"Sure at n", "Exposed by n"} <= set(MEANINGS)
+    assert {"Confident at n", "Exposed by n"} <= set(MEANINGS)
     assert set(MEANINGS) == {*AUDIT, *COMPARISON} >= set(ADVICE)
 
 

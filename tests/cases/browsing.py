@@ -16,7 +16,7 @@ needs_chromium = pytest.mark.skipif(
 )
 
 #: By the word of a line: the share of users exposed, in records.
-SHARES = {"sure at 50 %": "exposed_50", "sure at 90 %": "exposed_90", "sure at 95 %": "exposed_95"}
+SHARES = {"confidence ≥ 50%": "exposed_50", "confidence ≥ 90%": "exposed_90", "confidence ≥ 95%": "exposed_95"}
 
 
 @contextmanager

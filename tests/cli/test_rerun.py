@@ -171,7 +171,7 @@ def test_a_folder_does_not_say_which_code_is_run(copy):
 
 
 def test_other_folders_are_refused(tmp_path):
-    for folder, message in ((tmp_path, "there is nothing finished in it"), (tmp_path / "no", "no such folder")):
+    for folder, message in ((tmp_path, "contains no finished run"), (tmp_path / "no", "no such folder")):
         assert message in str(called("rerun", folder).exception)
     (tmp_path / "plays").mkdir()
     assert "the reproduction is not finished" in str(called("rerun", tmp_path).exception)

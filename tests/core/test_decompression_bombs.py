@@ -30,9 +30,9 @@ RECORDED = RECORDED.replace('[popularity]\nkind = "zipf"\nexponent = 1.2', "")
 READ_ROWS = f"""
 import resource, sys
 from pathlib import Path
-from poolscope.workflows.traces.sources import Columns, read_rows
+from poolscope.workflows.traces.sources import SourceColumns, read_rows
 resource.setrlimit(resource.RLIMIT_AS, ({MEMORY},) * 2)
-print(sum(len(row.cell) == 10_000_000 for row in read_rows(Path(sys.argv[1]), Columns("user", "text"))))
+print(sum(len(row.cell) == 10_000_000 for row in read_rows(Path(sys.argv[1]), SourceColumns("user", "text"))))
 """
 
 
@@ -68,7 +68,7 @@ def test_reports_that_the_disk_cannot_hold_are_not_begun(folder):
     assert done.returncode == 2
     said = "poolscope: bomb.parquet: reports of 274,877,906,944 rows would take about 6.6 TB on disk, "
     assert done.stderr.startswith(said)
-    assert done.stderr.endswith(" are free; take fewer rows, or another disk\n")
+    assert done.stderr.endswith(" are free; use fewer rows, or another disk\n")
 
 
 def test_traces_that_do_not_fit_are_refused(folder):

@@ -31,7 +31,7 @@ from poolscope.mechanisms import make
 from poolscope.reports.files import read_reports
 from poolscope.workflows.attack.summary import read_truth
 from poolscope.workflows.attack.shuffle import name_hashes
-from poolscope.explore.people import people_of_posteriors
+from poolscope.explore.people import users_of_posteriors
 from poolscope.population.universe import read_objects
 from poolscope.population.recorded import read_traces
 from poolscope.population.universe import Universe
@@ -44,7 +44,7 @@ readers = {
         ["user"], max_bytes=1 << 26, row_bytes=64, folder=path.parent)],
     "traces": lambda: read_traces(path, universe),
     "truth": lambda: read_truth(path),
-    "posteriors": lambda: people_of_posteriors(path),
+    "posteriors": lambda: users_of_posteriors(path),
     "objects": lambda: read_objects(path),
     "outcomes": lambda: OutcomeFiles((path,)).check(["user"]),
 }

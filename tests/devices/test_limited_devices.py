@@ -127,7 +127,7 @@ def test_numbered_users_have_pseudonyms_too(tmp_path):
     traces = np.random.default_rng(5).integers(0, 60, (2, 30))
     _, reports = written(tmp_path, limited(sampling_rate=None), traces, [7, 12])
     assert set(reports["user"]) == {f"{user}#{i}" for user in (7, 12) for i in (1, 2, 3)}
-    with pytest.warns(UserWarning, match="linked by the users that the file names"):
+    with pytest.warns(UserWarning, match="linked by the user names in the file"):
         found = attack(tmp_path / "reports.parquet", limited())
     assert found.users == 6
     with warnings.catch_warnings():

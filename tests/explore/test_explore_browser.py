@@ -198,7 +198,7 @@ def test_the_users_of_a_file_sort_and_filter(served, opened, tmp_path):
     assert page.locator("#people-rows tr").count() == 1
     page.click("#people-rows button")
     until(page, "document.querySelector('#growth-chart[data-drawn] svg') !== null")
-    assert "holds no reports" in page.inner_text("#growth-note")
+    assert "contains no reports" in page.inner_text("#growth-note")
 
 
 def set_epsilon(page, epsilon):

@@ -223,7 +223,7 @@ def test_ctrl_c_ends_it_with_a_line():
         [sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout.readline().startswith("http://127.0.0.1:")
-    assert process.stdout.readline() == "Ctrl-C ends it.\n"
+    assert process.stdout.readline() == "Press Ctrl-C to stop.\n"
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said.strip()) == (0, "poolscope: explorer stopped")

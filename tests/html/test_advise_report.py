@@ -61,7 +61,7 @@ def test_a_question_without_an_answer_says_so_first(advice, capsys):
     closest = replace(advice, recommendation=replace(advice.recommendation, meets_targets="no"))
     assert '<p class="lead">No configuration meets both targets. Closest: ' in page_of(closest)
     print_advice(closest, Path("advice.html"), 1.0)
-    assert re.match(r"No configuration +meets both targets\nClosest +oue, ε = ", capsys.readouterr().out)
+    assert re.match(r"No configuration meets both targets\.\nClosest +oue, ε = ", capsys.readouterr().out)
 
 
 def test_it_needs_no_network(html):

@@ -145,7 +145,7 @@ def test_functions_outlive_another_parameter(name):
 
 @every_law
 def test_likelihoods_are_the_law(name, epsilon):
-    """floor + slope * mass is Pr[report | z] up to a factor of the report; over all reports the law sums to one.
+    """likelihood_offset + likelihood_scale * mass is Pr[report | z] up to a factor of the report, and sums to one.
 
     So are the likelihood and its logarithm.
     """

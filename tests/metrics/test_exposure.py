@@ -1,4 +1,4 @@
-"""Sure at n and exposed by n, against counting."""
+"""Confident at n and exposed by n, against counting."""
 
 import numpy as np
 import polars as pl

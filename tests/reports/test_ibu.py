@@ -99,7 +99,7 @@ def test_a_channel_without_an_inverse_takes_ibu():
     assert ridge.errors is None
     assert ridge.counts @ matrix == pytest.approx(np.bincount(reports["report"]), abs=80)
     assert found.popularity @ matrix == pytest.approx(np.bincount(reports["report"]) / 4000, abs=0.02)
-    with pytest.raises(InputError, match=r"tells all objects apart.*use ridge or ibu"):
+    with pytest.raises(InputError, match=r"distinguishes all objects.*use ridge or ibu"):
         frequencies(mechanism, reports, "regression")
     with pytest.raises(InputError, match="by regression, ridge or ibu, got 'linear'"):
         frequencies(mechanism, reports, "linear")
@@ -182,7 +182,7 @@ def test_ibu_takes_mechanisms_of_ones_own_and_bounds_what_it_holds(monkeypatch):
     assert np.all(np.abs(found.counts / 5000 - popularity) < 5 * found.errors / 5000 + 5 * np.sqrt(popularity / 5000))
     oue = OUE(universe=40, epsilon=1.0)
     monkeypatch.setattr("poolscope.reports.ibu.MAX_CELLS", 1000)
-    with pytest.raises(InputError, match=r"ibu must have at most 1000 likelihoods .*, got 4000; take fewer reports"):
+    with pytest.raises(InputError, match=r"ibu must have at most 1000 likelihoods .*, got 4000; use fewer reports"):
         simulate_frequencies(oue, np.ones(40), 100, np.uint64(1), method="ibu")
 
 

@@ -86,7 +86,7 @@ def test_the_table_and_the_terminal_have_no_errors(tmp_path, monkeypatch, capsys
     assert found.table["standard_error"].null_count() == 3
     assert (tmp_path / "ridge.csv").read_text().splitlines()[1].split(",")[3] == ""
     print_estimate(found, None)
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "no standard errors" in printed
     assert "exceed two standard errors" not in printed
     sure = estimate(tmp_path / "reports.csv", scenario.replace({"mechanism.kind": "channel"}), method="ibu")

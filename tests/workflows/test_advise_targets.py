@@ -213,7 +213,7 @@ def test_a_lower_epsilon_that_does_not_fit_is_named(cap_advice):
     one, other = sorted(cap_advice.findings, key=lambda finding: finding.epsilon)
     assert one.epsilon < other.epsilon
     named = missed_by(replace(other, feasible="yes"), [one, replace(other, feasible="yes")])
-    assert named.startswith(f"{one.mechanism} takes only {one.epsilon:.3g} per report")
+    assert named.startswith(f"{one.mechanism} needs only {one.epsilon:.3g} per report")
     assert named.endswith(f"up to a cap of {one.at_epsilon_min.cap.value:.0f}.")
     assert missed_by(replace(one, feasible="yes"), [replace(one, feasible="yes"), other]) is None
     assert missed_by(other, [one, other]) is None
@@ -273,7 +273,7 @@ def unplayed(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["dbitflip", "hcms", "l-grr"])
 def test_an_error_that_no_epsilon_meets_is_refused_before_anything_is_played(many, kind, unplayed):
-    with pytest.raises(InputError, match=r"no mechanism has an error of 0\.001 up to epsilon 2"):
+    with pytest.raises(InputError, match=r"no mechanism meets an error of 0\.001 up to epsilon 2"):
         advise(many, max_exposed=0.05, max_error=0.001, devices=20_000, mechanisms=[kind], epsilon=(0.1, 2))
 
 
@@ -285,7 +285,7 @@ def test_what_the_error_refuses_is_not_played_beside_others(many, monkeypatch):
     assert (refused.mechanism, refused.feasible, refused.trials, refused.epsilon_min) == ("dbitflip", "no", (), None)
     assert refused.rmse_min > 0.002
     assert played.trials
-    assert found.recommendation.reason == "grr is the only mechanism whose error can be small enough."
+    assert found.recommendation.reason == "grr is the only mechanism that can meet the error target."
 
 
 # Other populations

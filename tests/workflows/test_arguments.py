@@ -90,11 +90,11 @@ WRONG = [
     (lambda: ps.posterior_of_likelihood(LIKELIHOOD, belief="uniform"), "belief must be a Behavior, got 'uniform'"),
     (
         lambda: ps.posterior_of_likelihood(LIKELIHOOD, likelihood_offset=-1.0),
-        "floor . slope . likelihood must be from 0 to 1e.300",
+        "likelihood_offset . likelihood_scale . likelihood must be from 0 to 1e.300",
     ),
     (
         lambda: ps.posterior_of_likelihood(LIKELIHOOD, likelihood_scale=np.inf),
-        "floor . slope . likelihood must be from 0 to 1e",
+        "likelihood_offset . likelihood_scale . likelihood must be from 0 to 1e",
     ),
     (lambda: ps.posterior_of_likelihood([["a", "b", "c"]]), "likelihoods must be numbers"),
     (lambda: ps.behavior_posterior(LIKELIHOOD, likelihood_offset="x"), "likelihood_offset must be a number, got 'x'"),

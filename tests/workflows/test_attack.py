@@ -189,8 +189,8 @@ def test_popularity_from_the_attacked_reports_themselves(tmp_path, method):
     ("adversaries", "message"),
     [
         ("", r"must have a table \[\[adversary\]\]"),
-        (CURIOUS + "estimate_from = 5\n", r"adversary\[0\]: popularity 'estimated' must have a table \[popularity\]"),
-        (CURIOUS.replace("estimated", "true"), r"adversary\[0\]: popularity 'true' must have a table \[popularity\]"),
+        (CURIOUS + "estimate_from = 5\n", r"adversary\[0\]: popularity 'estimated' requires a table \[popularity\]"),
+        (CURIOUS.replace("estimated", "true"), r"adversary\[0\]: popularity 'true' requires a table \[popularity\]"),
     ],
 )
 def test_what_an_attack_without_popularity_cannot_do(tmp_path, adversaries, message):

@@ -104,5 +104,5 @@ def test_the_command(tmp_path, capsys):
     assert command(*at, "--link-scores", tmp_path / "links.csv") == 0
     shown = capsys.readouterr()
     assert "pseudonyms with a likely match" in " ".join(shown.out.split())
-    assert shown.err.count("reports are linked by the users that the file names") == 1
+    assert shown.err.count("reports are linked by the user names in the file") == 1
     assert pl.read_csv(tmp_path / "links.csv").columns == ["adversary", "user", "other", "score"]

@@ -161,7 +161,7 @@ def test_what_a_device_keeps_is_one_in_all_reports(tmp_path, kind, column):
     scenario, path = sent(tmp_path, kind)
     joined = pl.read_parquet(path).with_columns(user=pl.lit("ann"))
     joined.write_parquet(path)
-    rule = rf"reports\.parquet: user ann: must have one {column} in all reports, .*; or have knows_memoization = false"
+    rule = rf"reports\.parquet: user ann: must have one {column} in all reports, .*; or set knows_memoization = false"
     for verb in (attack, lambda *given: attack_user(*given, "ann")):
         with pytest.raises(InputError, match=rule):
             verb(path, scenario)

@@ -291,4 +291,4 @@ def test_pools_that_look_alike_are_noticed(tmp_path):
     lines = said(attack, path, again)
     assert len(lines) == 2
     assert all("objects.csv: row" in line and "differ only in case or white space" in line for line in lines)
-    assert "row 11: pool 'health' beside pool 'Health'" in lines[0]
+    assert "row 11: pool 'health' and pool 'Health' differ only in case" in lines[0]

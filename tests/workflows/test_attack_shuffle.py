@@ -155,7 +155,7 @@ def test_a_user_with_too_many_reports_is_refused(tmp_path):
     rows, columns = read_partition(tmp_path, 1, Partition(0, 0, 2**64)), {"mass": np.empty((0, 2))}
     assert gather(rows, 2**62, columns, 5).lengths.tolist() == gather(rows, 5, columns, 5).lengths.tolist() == [5]
     assert gather(rows, 4, columns, 4).lengths.tolist() == [4]
-    with pytest.raises(InputError, match="user ann: must have at most 4 reports, got 5; look at fewer of them"):
+    with pytest.raises(InputError, match="user ann: must have at most 4 reports, got 5; use fewer of them"):
         gather(rows, 2**62, columns, 4)
 
 

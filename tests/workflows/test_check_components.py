@@ -62,8 +62,8 @@ def test_a_check_says_what_could_have_been_found():
     assert verdict.passed
     assert verdict.testable < 1.1, "the two objects are half of the range apart"
     assert f"The sample can test ε up to {verdict.testable:.3g} only" in sentence(verdict)
-    found = dict(rows(verdict))["could have been found"]
-    assert found.startswith(f"an epsilon of {verdict.lower_bound.detectable:.4g} or more")
+    found = dict(rows(verdict))["detectable"]
+    assert found.startswith(f"ε ≥ {verdict.lower_bound.detectable:.4g} with 90% power")
     whole = check(make("grr", 4, {"epsilon": 1.0}), samples=20_000, seed=SEED)
     assert "can test" not in sentence(whole)
     assert 1 < whole.lower_bound.detectable < 1.3

@@ -272,7 +272,7 @@ def test_names_are_escaped(done):
 
 def test_one_choice_is_not_compared_with_itself(done):
     alone = summary_text(replace(done, results=done.results[:1]))
-    assert alone.count(" under ") == 1
+    assert alone.count(" at ε = ") == 1
 
 
 def test_what_the_intervals_hold_of_estimates_is_said(done):

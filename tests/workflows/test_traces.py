@@ -271,7 +271,7 @@ def test_a_universe_from_a_file(tmp_path):
         ({"text": None, "domain": "what"}, "domain: goes only with a universe of domains, got 'emoji-11'"),
         (
             {"text": None, "object": "what", "universe": "news-2021"},
-            "object: does not go with news-2021, where any other name would be one more neutral object; "
+            "object: does not go with news-2021, where any other name would become a neutral object; "
             "name a column of links or hosts as domain",
         ),
         ({"universe": "words.csv"}, "text: goes only with a universe of emojis or one of domains, got 'words.csv'"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS
 from poolscope.core.errors import as_options
-from poolscope.html.advise import answer, cap_text, decimal_percent, fact
+from poolscope.html.advise import answer, cap_text, decimal_percent, fact, refusal
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.text import number
 from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation
@@ -25,6 +25,8 @@ CI = "95% CI"
 def print_advice(advice: Advice, report: Path, seconds: float) -> None:
     """Print the recommendation in four lines, then what each mechanism can do, the sensitivity, and the notes."""
     console = Terminal()
+    if text := refusal(advice):
+        console.say(text)
     lines = answer(advice)
     width = max(map(len, lines))
     for name, line in lines.items():

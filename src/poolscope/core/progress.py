@@ -14,7 +14,7 @@ class Progress:
     ...
     >>> _ = ps.audit(ps.load_scenario("apple-emojis"), "run", users=20, progress=Printed())
     Preparing
-    Summing up
+    Summarizing
     Writing the report
     """
 

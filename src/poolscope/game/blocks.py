@@ -1,7 +1,7 @@
 """Blocks of users: their size, the resources that they need, and the task that plays one.
 
-Memory, time and disk are estimated before the first block; docs/scale.md has the numbers. A task writes the outcomes of
-its block to a file and returns the checksum.
+Memory, time and disk are estimated before the first block; docs/guides/scale.md has the numbers. A task writes the
+outcomes of its block to a file and returns the checksum.
 """
 
 from __future__ import annotations

@@ -53,6 +53,13 @@ HEADINGS = {
 }
 
 
+def refusal(advice: Advice) -> str:
+    """Return that no configuration meets the targets; an empty text where one does or may."""
+    if advice.recommendation.meets_targets != NO:
+        return ""
+    return f"No configuration meets {'both targets' if advice.question.max_error else 'the target'}."
+
+
 def answer(advice: Advice) -> dict[str, str]:
     """Return the advice in four lines: recommendation, exposure, utility, and what limits it."""
     found, question, unit = advice.recommendation, advice.question, events(advice.scenario)
@@ -73,7 +80,7 @@ def answer(advice: Advice) -> dict[str, str]:
     first = {
         YES: {"Recommended": setting},
         UNDECIDED: {"Recommended": f"{setting} (undecided: the 95% CI contains the target)"},
-        NO: {"No configuration": f"meets {'both targets' if question.max_error else 'the target'}", "Closest": setting},
+        NO: {"Closest": setting},
     }[found.meets_targets]
     return first | {"Exposure": exposure, "Utility": utility, "Limited by": found.limiting_constraint}
 
@@ -132,6 +139,7 @@ def page_of(advice: Advice) -> str:
         title=advice.scenario.title.strip() or advice.scenario.name,
         words=_lead(advice),
         question=asked(advice.question, advice.scenario),
+        refusal=refusal(advice),
         answer=answer(advice),
         facts=list(_facts(advice)),
         tiles=_tiles(advice),

@@ -274,7 +274,7 @@ def user_posterior(device: MemoizingDevice, reports: Reports, adversary: Adversa
 
 
 def _estimate(evidence: ReportLikelihood, adversary: Adversary, key: np.uint64) -> PosteriorEstimate:
-    """Choose the method by the output space and the sizes; docs/memory.md compares the methods."""
+    """Choose the method by the output space and the sizes; docs/results/memoization-study.md compares the methods."""
     if isinstance(evidence.distribution, NoisyBits):
         return memoized_posterior(evidence, adversary, key)
     tables = tables_of(evidence, adversary)
