@@ -40,7 +40,7 @@ def pointed_at(page, chart, place, n):
     for step in range(1, 40):
         page.mouse.move(panel["x"] + panel["width"] - (16, 6)[step % 2], panel["y"] + 200 * step / 40)
         answer = page.locator("#answer.visible")
-        if answer.count() and f"After reports {n} " in (rest := " ".join(answer.locator("table").inner_text().split())):
+        if answer.count() and f" n {n} " in (rest := " ".join(answer.locator("table").inner_text().split())):
             said[answer.locator("h2").inner_text()] = rest
     assert set(said) & set(SHARES)
     return said
@@ -50,8 +50,8 @@ def tells(said, record):
     """Every answer of the pointer has the record's number and its interval."""
     for title, facts in said.items():
         value, low, high = (100 * record[SHARES[title] + end] for end in ("", "_low", "_high"))
-        assert f"Users exposed {value:.1f} %" in facts
-        assert f"{low:.1f} to {high:.1f} %" in facts
+        assert f"Users exposed {value:.1f}%" in facts
+        assert f"{low:.1f}–{high:.1f}%" in facts
 
 
 def saved(page, chart):

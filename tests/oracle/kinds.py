@@ -200,7 +200,7 @@ KINDS = {
         probability=hashed(VALUES, xxhash32),
         tiny={"seed_bits": SEED_BITS, "g": VALUES, "hash": "xxhash32"},
         large={"hash": "xxhash32"},
-        bad=(({"hash": "xxhash64"}, "hash: must be a known hash.*xxhash64.*xxhash32"), ({"hash": 32}, "hash.*a string")),
+        bad=(({"hash": "xxhash64"}, "must be a known hash.*xxhash64.*xxhash32"), ({"hash": 32}, "hash.*a string")),
     ),
     "ss": Kind(
         every=every_subset,

@@ -137,9 +137,7 @@ def test_a_generator_that_is_used_as_given_is_silent():
     verdict = check(Response(), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert verdict.passed, verdict.violations
     assert verdict.warnings == ()
-    assert dict(rows(verdict))["generator"].startswith(
-        "no repeats and no dependence detected; fewer than 92,518 distinct"
-    )
+    assert dict(rows(verdict))["generator"].startswith("no repeats and no dependence detected; fewer than 92,518")
 
 
 @pytest.mark.parametrize("seeds", [constant, lambda: clock(40)], ids=["constant", "clock"])
