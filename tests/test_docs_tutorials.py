@@ -19,7 +19,7 @@ def _pages():
 PAGES = _pages()
 
 
-@pytest.mark.parametrize("name", mostly(slow, PAGES.PAGES, "paper.md"))
+@pytest.mark.parametrize("name", mostly(slow, PAGES.PAGES, "tutorials/study-a-mechanism.md"))
 def test_a_page_prints_what_it_shows(name, tmp_path):
     """Updated by: python docs/run_pages.py"""
     page = (DOCS / name).read_text()

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def html(advice):
 
 
 def test_it_says_what_was_asked_and_what_is_recommended(advice, html):
-    plain = re.sub(r"\s+", " ", html.replace("\u202f", " "))
+    plain = re.sub(r"\s+", " ", unescape(html.replace("\u202f", " ")))
     assert asked(advice.question, advice.scenario) in plain
     assert list(answer(advice)) == ["Recommended", "Exposure", "Utility", "Limited by"]
     for line in answer(advice).values():

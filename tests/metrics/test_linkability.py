@@ -185,7 +185,7 @@ def test_an_audit_tells_it(tmp_path, capsys):
     out = tmp_path / "run"
     assert command("audit", tmp_path / "small.toml", "--users", 20, "--out", out) == 0
     assert "Linking two windows of 5 reports to one device" in capsys.readouterr().out
-    assert "Are two windows of 5 reports one device" in (out / "report.html").read_text()
+    assert "Linking two windows of 5 reports to one device" in (out / "report.html").read_text()
     (found,) = json.loads((out / "summary.json").read_text())["linkability"]
     assert set(found) >= {"adversary", "window", "devices", "roc_auc", "roc_auc_low"}
     assert {f"tpr_at_fpr_0.001{end}" for end in ("", "_low", "_high")} <= set(found)

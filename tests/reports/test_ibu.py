@@ -101,7 +101,7 @@ def test_a_channel_without_an_inverse_takes_ibu():
     assert found.popularity @ matrix == pytest.approx(np.bincount(reports["report"]) / 4000, abs=0.02)
     with pytest.raises(InputError, match=r"distinguishes all objects.*use ridge or ibu"):
         frequencies(mechanism, reports, "regression")
-    with pytest.raises(InputError, match="by regression, ridge or ibu, got 'linear'"):
+    with pytest.raises(InputError, match="requires regression, ridge or ibu, got 'linear'"):
         frequencies(mechanism, reports, "linear")
     utility = measure_utility(mechanism, np.ones(3), 1000, np.uint64(1))
     assert (utility.mse_analytical, utility.mae_analytical) == (None, None)

@@ -385,7 +385,12 @@ def test_alternatives_have_their_price(name, request):
 
 
 def finding(kind, epsilon, cap, exposed=0.02, largest=2.0, error=0.01):
-    trial = Trial(epsilon=epsilon, users=2000, exposed=Estimate(exposed, exposed, exposed), cap=Estimate(cap, cap, cap))
+    trial = Trial(
+        epsilon=1.0 if epsilon is None else epsilon,
+        users=2000,
+        exposed=Estimate(exposed, exposed, exposed),
+        cap=Estimate(cap, cap, cap),
+    )
     return Finding(
         mechanism=kind,
         epsilon_min=epsilon,

@@ -155,5 +155,5 @@ def test_the_command_takes_objects_and_pools(scenario):
     assert "2 of 60" in asked.output
     assert "from 'rain, hail 0'" in asked.output
     pools = CliRunner().invoke(app, [*options, "--pools", "animals"])
-    assert "from 'cat" in pools.output
+    assert "object 'cat" in pools.output
     assert "oak" not in pools.output

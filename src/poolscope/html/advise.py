@@ -194,7 +194,7 @@ def _lead(advice: Advice) -> str:
     """Return the first lines of the answer as one paragraph."""
     lines = answer(advice)
     if "Closest" in lines:
-        return f"No configuration {lines['No configuration']}. Closest: {lines['Closest']}."
+        return f"{refusal(advice)} Closest: {lines['Closest']}."
     return f"Recommended: {lines['Recommended']}."
 
 
