@@ -12,7 +12,7 @@ from poolscope.mechanisms import MECHANISMS
 TESTS = Path(__file__).parent
 
 #: What runs a command, in the tests' process or in one of its own.
-RUNNERS = {"command", "poolscope", "start", "on_a_terminal", "subprocess", "app"}
+RUNNERS = {"called", "command", "poolscope", "start", "on_a_terminal", "subprocess", "app"}
 
 #: Files of which all tests are marked, each with the file whose tests by default are about the same.
 LEFT_OUT = {
