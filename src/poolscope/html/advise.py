@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,11 +23,13 @@ from poolscope.workflows.advise.records import Advice, Finding
 from poolscope.workflows.advise.search import NO, UNDECIDED, YES, verdict
 from poolscope.workflows.advise.text import (
     NO_BETTER,
+    answer_of,
     asked,
     best_in_all,
     digits,
     events,
     number,
+    refusal_of,
     share_or_count,
     spent_in_words,
     total,
@@ -55,34 +56,12 @@ HEADINGS = {
 
 def refusal(advice: Advice) -> str:
     """Return that no configuration meets the targets; an empty text where one does or may."""
-    if advice.recommendation.meets_targets != NO:
-        return ""
-    return f"No configuration meets {'both targets' if advice.question.max_error else 'the target'}."
+    return refusal_of(advice.recommendation, advice.question)
 
 
 def answer(advice: Advice) -> dict[str, str]:
-    """Return the advice in four lines: recommendation, exposure, utility, and what limits it."""
-    found, question, unit = advice.recommendation, advice.question, events(advice.scenario)
-    ends = f"{digits(found.exposed.low)}–{digits(found.exposed.high)}%"
-    spent = found.cumulative_epsilon.total
-    setting = f"{found.mechanism}, ε = {found.epsilon:g} per report, cap {found.cap:,} {unit}"
-    setting += "" if spent is None else f", total ε {'unbounded' if math.isinf(spent) else f'≤ {spent:,.4g}'}"
-    exposure = (
-        f"{digits(found.exposed.value)}% of users by {min(found.cap, question.horizon):,} {unit} (95% CI {ends}; "
-        f"target ≤ {100 * question.max_exposed:g}%; {counted(found.users, 'held-out user')})"
-    )
-    if found.cap > question.horizon:
-        later = found.exposed_at_cap
-        exposure += f"; at the cap {digits(later.value)}% (95% CI {digits(later.low)}–{digits(later.high)}%)"
-    utility = "no target" if question.max_error is None else f"target RMSE ≤ {number(question.max_error)}"
-    if found.errors is not None:
-        utility = f"RMSE {number(found.errors.rmse)} from {found.reports:,} reports ({utility})"
-    first = {
-        YES: {"Recommended": setting},
-        UNDECIDED: {"Recommended": f"{setting} (undecided: the 95% CI contains the target)"},
-        NO: {"Closest": setting},
-    }[found.meets_targets]
-    return first | {"Exposure": exposure, "Utility": utility, "Limited by": found.limiting_constraint}
+    """Return the advice in four lines, see `answer_of`."""
+    return answer_of(advice.recommendation, advice.question, advice.scenario)
 
 
 @dataclass(frozen=True, kw_only=True)

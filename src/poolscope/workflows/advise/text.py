@@ -47,35 +47,42 @@ def asked(question: Question, scenario: Scenario) -> str:
     return text + "?"
 
 
-def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -> str:
-    """Return the recommendation in four lines: recommended deployment, exposure, utility, limiting constraint."""
-    unit, by, total_epsilon = events(scenario), min(question.horizon, found.cap), found.cumulative_epsilon.total
-    deployment = f"{found.mechanism}, ε = {found.epsilon:g} per report, cap of {found.cap:,} {unit}"
-    if total_epsilon is not None and math.isfinite(total_epsilon):
-        deployment += f", total ε ≤ {total(total_epsilon)}"
+def answer_of(found: Recommendation, question: Question, scenario: Scenario) -> dict[str, str]:
+    """Return the recommendation in four lines: deployment, exposure, utility, and what limits it."""
+    unit, by = events(scenario).removesuffix("s"), min(question.horizon, found.cap)
+    deployment = f"{found.mechanism}, ε = {found.epsilon:g} per report, cap {counted(found.cap, unit)}"
+    if (spent := found.cumulative_epsilon.total) is not None:
+        deployment += f", total ε {'unbounded' if math.isinf(spent) else f'≤ {total(spent)}'}"
+    if found.meets_targets == UNDECIDED:
+        deployment += " (undecided: the 95% CI contains the target)"
     exposure = (
-        f"{_of_users(found.exposed, found.users)} of users exposed by {by:,} {unit} (target: at most "
-        f"{share(question.max_exposed)}; {found.users:,} held-out users)"
+        f"{_of_users(found.exposed, found.users)} by {counted(by, unit)} ({_interval(found.exposed)}; target ≤ "
+        f"{share(question.max_exposed)}; {counted(found.users, 'held-out user')})"
     )
     if found.cap > by:
-        exposure += f"; {_of_users(found.exposed_at_cap, found.users)} by the cap"
-    utility = "no target" if question.max_error is None else f"target: at most {number(question.max_error)}"
+        exposure += f"; at the cap {_of_users(found.exposed_at_cap, found.users)} ({_interval(found.exposed_at_cap)})"
+    utility = "no target" if question.max_error is None else f"target RMSE ≤ {number(question.max_error)}"
     if found.errors is not None:
         utility = f"RMSE {number(found.errors.rmse)} from {found.reports:,} reports ({utility})"
-    targets = "both targets" if question.max_error is not None else "the target"
-    first = {
-        YES: f"Recommended: {deployment}.",
-        UNDECIDED: f"Recommended: {deployment}; whether it meets {targets} is undecided, as the 95% CI contains the "
-        "exposure target.",
-        NO: f"No configuration meets {targets}. Closest: {deployment}.",
-    }[found.meets_targets]
-    lines = (
-        first,
-        f"Exposure: {exposure}.",
-        f"Utility: {utility}.",
-        f"Limited by: {LIMITS[found.limiting_constraint]}.",
-    )
-    return "\n".join(lines)
+    return {
+        "Closest" if found.meets_targets == NO else "Recommended": deployment,
+        "Exposure": exposure,
+        "Utility": utility,
+        "Limited by": LIMITS[found.limiting_constraint],
+    }
+
+
+def refusal_of(found: Recommendation, question: Question) -> str:
+    """Return that no configuration meets the targets; an empty text where one does or may."""
+    if found.meets_targets != NO:
+        return ""
+    return f"No configuration meets {'the target' if question.max_error is None else 'both targets'}."
+
+
+def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -> str:
+    """Return the recommendation as lines of text."""
+    lines = [f"{name}: {line}." for name, line in answer_of(found, question, scenario).items()]
+    return "\n".join([*filter(None, [refusal_of(found, question)]), *lines])
 
 
 def spent_in_words(found: Recommendation, recommended: Scenario) -> str:
@@ -321,9 +328,14 @@ def share_or_count(found: Estimate, users: int) -> str:
 
 
 def _of_users(found: Estimate, users: int) -> str:
-    """Format a share with its interval, of fewer than 20 users with a count in its place."""
-    few = f"{round(found.value * users)} of {users} (95% CI {digits(found.low)}–{digits(found.high)}%)"
-    return with_ends(found) if users >= MIN_USERS else few
+    """Format a share of users, of fewer than 20 as a count."""
+    if users < MIN_USERS:
+        return f"{round(found.value * users)} of {users} users"
+    return f"{digits(found.value)}% of users"
+
+
+def _interval(found: Estimate) -> str:
+    return f"95% CI {digits(found.low)}–{digits(found.high)}%"
 
 
 def digits(value: float) -> str:
