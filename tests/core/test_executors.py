@@ -361,5 +361,5 @@ def test_a_scheduler_that_dies_in_the_middle(tmp_path):
     _, said = process.communicate(timeout=90)
     assert (process.returncode, said.count("\n")) == (1, 1), said
     assert "is lost" in said
-    assert "finished blocks are saved: go on with --resume" in said
+    assert "finished blocks are saved: continue with --resume" in said
     assert read_manifest(out).parts

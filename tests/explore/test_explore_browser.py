@@ -237,7 +237,7 @@ def test_four_settings_stand_side_by_side_on_the_same_users(scenario, served, op
         until(page, "document.querySelector('[data-key=\"mechanism.epsilon\"]') !== null")
         set_epsilon(page, epsilon)
         page.click("#add")
-    assert page.inner_text("#kept") == "There are 4 settings: take one away first."
+    assert page.inner_text("#kept") == "At most 4 settings: remove one first."
     users = int(until(page, "document.querySelector('#comparison[data-done]')?.dataset.users"))
     rows = [row.inner_text() for row in page.locator("#comparison-rows tr").all()]
     assert len(rows) == 4
