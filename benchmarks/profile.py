@@ -24,10 +24,10 @@ from poolscope.game.game import Game, play_block
 from poolscope.inference.adversary import posterior_block, views
 from poolscope.inference.independent import CHUNK, PARTS
 from poolscope.inference.non_private import non_private_posterior
+from poolscope.kernels import adaptive_quadrature as posterior_kernels
 from poolscope.kernels import cms as cms_kernels
-from poolscope.kernels import posterior as posterior_kernels
 from poolscope.kernels.grouping import bucket_masses, group
-from poolscope.kernels.nodes import LANE
+from poolscope.kernels.quadrature_grid import LANE
 from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
 from poolscope.mechanisms.hashing import by_function, choose_functions

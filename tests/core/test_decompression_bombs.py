@@ -12,7 +12,7 @@ from cases.selection import mostly, slow
 from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_table, read_table
-from poolscope.core.tables.batch import MAX_NAME_BYTES, Batch
+from poolscope.core.tables.columns import MAX_NAME_BYTES, Batch
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism

@@ -11,7 +11,7 @@ from cases.report_files import small_attack
 from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_table, read_table
-from poolscope.core.tables.batch import MAX_NAME_BYTES
+from poolscope.core.tables.columns import MAX_NAME_BYTES
 from poolscope.core.tables.parquet_check import Account, Extents, Leaf
 from poolscope.core.tables.reading import FREE
 from poolscope.workflows.attack.attack import attack
@@ -31,7 +31,7 @@ from poolscope.mechanisms import make
 from poolscope.reports.files import read_reports
 from poolscope.workflows.attack.summary import read_truth
 from poolscope.workflows.attack.shuffle import name_hashes
-from poolscope.explore.people import people_of_posteriors
+from poolscope.explore.user_table import users_of_posteriors
 from poolscope.population.universe import read_objects
 from poolscope.population.recorded import read_traces
 from poolscope.population.universe import Universe
@@ -44,7 +44,7 @@ readers = {
         ["user"], max_bytes=1 << 26, row_bytes=64, folder=path.parent)],
     "traces": lambda: read_traces(path, universe),
     "truth": lambda: read_truth(path),
-    "posteriors": lambda: people_of_posteriors(path),
+    "posteriors": lambda: users_of_posteriors(path),
     "objects": lambda: read_objects(path),
     "outcomes": lambda: OutcomeFiles((path,)).check(["user"]),
 }

@@ -34,9 +34,9 @@ from poolscope.core.tables.reading import ENDINGS
 from poolscope.explore import view
 from poolscope.explore.answers import Games, Sample, Stoppable, answers, side_by_side
 from poolscope.explore.one_user import user_history
-from poolscope.explore.people import UserTable, users_of_posteriors, users_of_run
 from poolscope.explore.settings import Scenarios, Setting, controls, setting_text
 from poolscope.explore.streams import RETRY_AFTER, AllStreamsBusy, Streams
+from poolscope.explore.user_table import UserTable, users_of_posteriors, users_of_run
 from poolscope.html.render import javascript, render
 from poolscope.inference.levels import in_percent
 from poolscope.scenario.scenario import load_scenario

@@ -13,8 +13,8 @@ from poolscope.core.files import parse_json
 from poolscope.devices.registry import MECHANISMS
 from poolscope.metrics.text import number
 from poolscope.scenario.build import adversaries_without_memoization
-from poolscope.scenario.model import DensityTable, PriorTable
 from poolscope.scenario.scenario import Scenario, builtin_names, load_scenario
+from poolscope.scenario.tables import DensityTable, PriorTable
 from poolscope.workflows.compare import variants
 
 KIND, EPSILON, N = "mechanism.kind", "mechanism.epsilon", "n"

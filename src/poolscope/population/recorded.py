@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_file
+from poolscope.core.tables.csv import escaped
 from poolscope.core.tables.reading import HELD
-from poolscope.core.tables.text import escaped
 from poolscope.population.behavior import Behavior, Preferences
+from poolscope.population.preprocessing import PreparedTraces, duplicated, measure
 from poolscope.population.priors import MAX_PARAMETER, Beta, Density
-from poolscope.population.recipe import PreparedTraces, duplicated, measure
 from poolscope.population.universe import Universe
 
 

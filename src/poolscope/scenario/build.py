@@ -36,8 +36,8 @@ from poolscope.mechanisms.custom import adapt
 from poolscope.mechanisms.protocols import Mechanism, ReportColumn
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform
+from poolscope.population.preprocessing import Recipe, prepare
 from poolscope.population.priors import UNIFORM, Beta, Density, StepDensity
-from poolscope.population.recipe import Recipe, prepare
 from poolscope.population.recorded import RecordedUsers, population, read_traces
 from poolscope.population.universe import Universe, objects_of
 from poolscope.reports.columns import COLUMN_FORMATS
@@ -47,8 +47,8 @@ from poolscope.reports.frequencies import (
     further_popularities_of_objects,
     simulate_frequencies,
 )
-from poolscope.scenario.model import FILE_PARAMETERS, AdversaryTable, DensityTable, PriorTable
 from poolscope.scenario.scenario import Scenario
+from poolscope.scenario.tables import FILE_PARAMETERS, AdversaryTable, DensityTable, PriorTable
 
 #: What an adversary assumes of the popularity.
 PHRASES = {

@@ -17,7 +17,7 @@ from poolscope.core.errors import InputError, did_you_mean, located, reading
 from poolscope.core.files import check_regular, plain
 from poolscope.core.machine import check_memory
 from poolscope.core.validation import input_error, rejection
-from poolscope.scenario.model import (
+from poolscope.scenario.tables import (
     FILE_PARAMETERS,
     OUTSIDE,
     AdversaryTable,

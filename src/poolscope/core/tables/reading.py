@@ -19,9 +19,9 @@ from poolscope.core.errors import InputError, one_line, reading
 from poolscope.core.files import check_regular, folder_files
 from poolscope.core.machine import as_bytes, check_memory
 from poolscope.core.suppress_stderr import suppressed
-from poolscope.core.tables.batch import Batch, select_columns
+from poolscope.core.tables.columns import Batch, select_columns
+from poolscope.core.tables.csv import read_back, text_batches
 from poolscope.core.tables.parquet_check import Account, check_file
-from poolscope.core.tables.text import read_back, text_batches
 
 #: Maximum number of rows of a Parquet batch; larger batches are not faster.
 MAX_ROWS = 1 << 17

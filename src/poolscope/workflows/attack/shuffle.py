@@ -23,7 +23,7 @@ from poolscope.core.arrays import Integers, Keys, positions
 from poolscope.core.errors import InputError
 from poolscope.core.files import check_shared
 from poolscope.core.tables import Batch, RowRange, Source
-from poolscope.core.tables.batch import copied
+from poolscope.core.tables.columns import copied
 from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.protocols import Mechanism, Reports
 from poolscope.population.universe import Universe

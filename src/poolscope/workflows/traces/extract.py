@@ -20,7 +20,7 @@ from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, did_you_mean, located, shown
 from poolscope.core.tables import check_output
 from poolscope.core.tables.atomic import replacing
-from poolscope.core.tables.text import escape
+from poolscope.core.tables.csv import escape
 from poolscope.population.builtin import UNIVERSES, builtin_universe
 from poolscope.population.builtin.emojis import emojis_in, qualified
 from poolscope.population.builtin.hosts import host_of, links_in, registered

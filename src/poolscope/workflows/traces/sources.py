@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 from poolscope.core.errors import InputError, one_line, reading
 from poolscope.core.files import check_regular, folder_files, parse_json
 from poolscope.core.tables import open_file
-from poolscope.core.tables.batch import no_column, select_columns
+from poolscope.core.tables.columns import no_column, select_columns
 from poolscope.core.tables.reading import BATCH_BYTES
 
 USER, TEXT = "screen_name", "text"

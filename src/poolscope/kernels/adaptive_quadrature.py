@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from poolscope.kernels.compilation import fma
-from poolscope.kernels.nodes import LANE, ROWS, init_grid, multiply_reports, scale_reports
+from poolscope.kernels.quadrature_grid import LANE, ROWS, init_grid, multiply_reports, scale_reports
 
 # Reports for which the first grid is exact. Error of a measured sharpness: a constant, plus the spread of some reports.
 # Largest growth of the sharpness until the next measurement, as a multiple of the spread.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.core.errors import InputError
-from poolscope.population.recipe import Recipe, duplicated, first_objects, measure, name_keys, prepare, split
+from poolscope.population.preprocessing import Recipe, duplicated, first_objects, measure, name_keys, prepare, split
 from poolscope.population.recorded import read_traces
 from poolscope.population.universe import Universe
 from poolscope.workflows.traces.extract import make_traces

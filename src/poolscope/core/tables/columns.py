@@ -25,7 +25,7 @@ import polars as pl
 
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, nearest
-from poolscope.core.tables.text import unescaped
+from poolscope.core.tables.csv import unescaped
 
 #: Bytes of strings that are copied in one chunk; an operation copies a shared string for each row.
 COPIED_BYTES = 1 << 24
