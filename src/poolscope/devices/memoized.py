@@ -31,7 +31,7 @@ from poolscope.devices.protocols import (
     identical_reports,
     response_keys,
 )
-from poolscope.kernels import hadamard, unary
+from poolscope.kernels import local_hashing, unary
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.checking import check_mechanism
 from poolscope.mechanisms.protocols import Mechanism, Reports, check_objects, require_likelihood
@@ -188,9 +188,11 @@ class MemoizedResponse(Memoizing):
         key.
         """
         mechanism, (permanent, out) = self.mechanism, np.empty((2, len(slots)), dtype=np.int64)
-        hadamard.respond(slots, response_keys(slots, users), mechanism.values, mechanism.permanent[0], permanent)
+        local_hashing.randomized_response(
+            slots, response_keys(slots, users), mechanism.values, mechanism.permanent[0], permanent
+        )
         keys = fresh_keys(users, event_index)
-        hadamard.respond(permanent, keys, mechanism.values, mechanism.instantaneous[0], out)
+        local_hashing.randomized_response(permanent, keys, mechanism.values, mechanism.instantaneous[0], out)
         return out
 
     def distribution(self, reports: Reports, slot_value: Integers) -> NoisyValues:
@@ -224,7 +226,7 @@ class MemoizedHash(MemoizedResponse):
     def seeds(self, users: Keys) -> NDArray[np.int64]:
         """Return (users,) the seed of each user."""
         out = np.empty(len(users), dtype=np.int64)
-        hadamard.seeds(device_keys(users), np.uint64(64 - self.mechanism.seed_bits), out)
+        local_hashing.seeds(device_keys(users), np.uint64(64 - self.mechanism.seed_bits), out)
         return out
 
     def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Keys, Map, Objects
-from poolscope.kernels import hadamard as kernels
+from poolscope.kernels import local_hashing as kernels
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects
 from poolscope.mechanisms.pure import Sized, draw_object_counts, uniform_base_measure
 
@@ -62,7 +62,7 @@ class GRR(Sized):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         value = np.empty(len(objects), dtype=np.int64)
-        kernels.respond(objects, keys, self.universe, self.p_star, value)
+        kernels.randomized_response(objects, keys, self.universe, self.p_star, value)
         return {"value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
-from poolscope.kernels import grouping as kernels
+from poolscope.kernels import histogram as kernels
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_finite_epsilon, check_objects
 from poolscope.mechanisms.pure import Likelihood, ScoreOracle, draw_object_counts
 
@@ -100,7 +100,7 @@ class SHE(ScoreOracle, Likelihood):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         reals = np.empty((len(objects), self.universe))
-        kernels.noisy(objects, keys, self.step / self.scale, self.step, reals)
+        kernels.noisy_one_hot(objects, keys, self.step / self.scale, self.step, reals)
         return {"reals": reals}
 
     def log_likelihood(self, reports: Reports) -> Floats:

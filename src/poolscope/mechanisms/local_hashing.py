@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.kernels import hadamard, hashing
+from poolscope.kernels import hashing, local_hashing
 from poolscope.mechanisms.grr import randomized_response
 from poolscope.mechanisms.protocols import (
     MAX_EPSILON,
@@ -86,7 +86,7 @@ class MultiplyShift(SeededHash):
     STACS 1996.
     """
 
-    kernels = hadamard.hashed_values, hadamard.hashed_support, hadamard.hashed_counts
+    kernels = local_hashing.hashed_values, local_hashing.hashed_support, local_hashing.hashed_counts
 
     @property
     def parameters(self) -> tuple[Any, ...]:
@@ -94,7 +94,7 @@ class MultiplyShift(SeededHash):
 
     def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
         out = np.empty((len(seed), views.width))
-        hadamard.hashed_mass(seed, value, self.g, self.universe, packed_layout(views).rows(), out)
+        local_hashing.hashed_mass(seed, value, self.g, self.universe, packed_layout(views).rows(), out)
         return out
 
 
@@ -207,8 +207,8 @@ class LocalHashing(Sized):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         seed, value = np.empty(len(objects), dtype=np.int64), np.empty(len(objects), dtype=np.int32)
-        hadamard.seeds(keys, np.uint64(64 - self.seed_bits), seed)
-        hadamard.respond(self.functions.values(seed, objects), keys, self.g, self.p_star, value)
+        local_hashing.seeds(keys, np.uint64(64 - self.seed_bits), seed)
+        local_hashing.randomized_response(self.functions.values(seed, objects), keys, self.g, self.p_star, value)
         return {"seed": seed, "value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:

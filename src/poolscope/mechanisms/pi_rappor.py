@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.kernels import unary as kernels
+from poolscope.kernels import pi_rappor as kernels
 from poolscope.mechanisms.hashing import check_range
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects, flip_probability
 from poolscope.mechanisms.pure import Sized, uniform_base_measure
@@ -84,7 +84,7 @@ class PIRappor(Sized):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         a, b = np.empty(len(objects), dtype=np.int64), np.empty(len(objects), dtype=np.int64)
-        kernels.draw(objects, keys, self.prime, self.support_values, self.p_star, a, b)
+        kernels.draw_lines(objects, keys, self.prime, self.support_values, self.p_star, a, b)
         return {"a": a, "b": b}
 
     def log_base_measure(self, reports: Reports) -> Floats:
@@ -93,18 +93,18 @@ class PIRappor(Sized):
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         a, b = self._lines(reports)
         out = np.empty((len(a), self.universe), dtype=np.bool_)
-        kernels.support(a, b, self.prime, self.support_values, out)
+        kernels.line_support(a, b, self.prime, self.support_values, out)
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         out = np.zeros(self.universe, dtype=np.int64)
-        kernels.counts(*self._lines(reports), self.prime, self.support_values, out)
+        kernels.line_counts(*self._lines(reports), self.prime, self.support_values, out)
         return out
 
     def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         a, b = self._lines(reports)
         out = np.empty((len(a), views.width))
-        kernels.mass(a, b, self.prime, self.support_values, self.universe, packed_layout(views).rows(), out)
+        kernels.line_mass(a, b, self.prime, self.support_values, self.universe, packed_layout(views).rows(), out)
         return out
 
     def _lines(self, reports: Reports) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -42,7 +42,7 @@ from poolscope.inference.memoized.occupancy import OccupancyGrid, normalized, oc
 from poolscope.inference.memoized.state import SlotClasses, empty_clusters, items_of, slots_of
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels import memoized_chain as kernels
-from poolscope.kernels.memoized_moves import Belief, ChainState, Workspace, update_class_weights
+from poolscope.kernels.memoized_moves import Belief, ChainState, Workspace, gibbs_behavior, update_class_weights
 from poolscope.kernels.memoized_state import LOG_ZERO, Items, ReportClusters, cluster_weights
 from poolscope.population.priors import Density
 
@@ -90,7 +90,7 @@ def init_chains(items: Items, belief: Belief, key: np.uint64, count: int) -> lis
         update_class_weights(belief, state.weight, state.log_weight)
         workspace.order[:] = order
         kernels.init_chain(items, clusters, state, workspace, LOG_FAVOR if i % 2 else 0.0)
-        kernels.gibbs_behavior(items, clusters, belief, state, workspace)
+        gibbs_behavior(items, clusters, belief, state, workspace)
         chains.append(chain)
     return chains
 
