@@ -92,10 +92,10 @@ def updates(function, *arguments) -> int:
     """Polynomial updates (nodes x pools x reports) of a call that fills posteriors."""
     total, multiply = 0, posterior_kernels.multiply_reports
 
-    def counting(begin, end, smallest, wide, grid, *rest):
+    def counting(begin, end, smallest, use_exponents, grid, *rest):
         nonlocal total
         total += -(-(end - begin) // LANE) * LANE * grid.product.size
-        return multiply(begin, end, smallest, wide, grid, *rest)
+        return multiply(begin, end, smallest, use_exponents, grid, *rest)
 
     def in_python(kernel, **replaced):
         return FunctionType(kernel.py_func.__code__, {**kernel.py_func.__globals__, **replaced})

@@ -37,9 +37,9 @@ def test_products_however_far_apart(size, least):
     )
     grid, smallest = quadrature_grid.init_grid(rule, rule, prior, workspace)
     out = np.empty((n + 1, k))
-    _, wide = quadrature_grid.multiply_reports(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
-    assert wide
-    quadrature_grid.rescale(wide, grid, prior, workspace)
+    _, use_exponents = quadrature_grid.multiply_reports(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
+    assert use_exponents
+    quadrature_grid.rescale(use_exponents, grid, prior, workspace)
     logs = logarithms(workspace.scaled[:n], rule, rule, k)
     expected = special.softmax(special.logsumexp(logs, axis=(1, 2)))
     np.testing.assert_allclose(out[n], expected, rtol=1e-10)

@@ -23,7 +23,7 @@ from poolscope.kernels.memoized_moves import (
     table_probability,
 )
 from poolscope.kernels.memoized_split_merge import split_or_merge
-from poolscope.kernels.memoized_state import empty
+from poolscope.kernels.memoized_state import clear_cluster
 
 
 @njit_no_refcount
@@ -56,7 +56,7 @@ def init_chain(items, clusters, state, workspace, favor):
     for g in range(n):
         # from the last, so that clusters in use are contiguous from the start
         clusters.free_list[g] = n - 1 - g
-        empty(clusters, g)
+        clear_cluster(clusters, g)
     clusters.free_list[n] = n
     clusters.end[0] = 0
     workspace.phi[:] = -np.inf
@@ -70,7 +70,7 @@ def init_chain(items, clusters, state, workspace, favor):
 
 
 @njit_no_refcount
-def sweep(items, belief, clusters, state, workspace, sweeps, pairs, jumps, out):
+def sweep(items, belief, clusters, state, workspace, sweeps, n_split_merge, n_pool_proposals, out):
     """Run `sweeps` sweeps of all moves, and add the pools' posterior of each sweep to out (k,)."""
     n = items.n_reports.shape[0]
     if items.chain[0] != state.key:
@@ -82,13 +82,13 @@ def sweep(items, belief, clusters, state, workspace, sweeps, pairs, jumps, out):
                 workspace.phi[g] = slot_log_weight(items, state, clusters.slot[g]) if clusters.size[g] > 0 else -np.inf
             for u in range(n):
                 reassign(items, clusters, state, workspace, u)
-            for _ in range(pairs):
+            for _ in range(n_split_merge):
                 split_or_merge(items, clusters, state, workspace)
         for g in range(n):
             if clusters.size[g] > 0:
                 relocate(items, clusters, state, workspace, g)
         gibbs_behavior(items, clusters, belief, state, workspace)
-        for _ in range(jumps if belief.class_of_section[1] >= 0 else 0):
+        for _ in range(n_pool_proposals if belief.class_of_section[1] >= 0 else 0):
             propose_pool(items, clusters, belief, state, workspace)
         for i in range(out.shape[0]):
             out[i] += state.posterior[i]

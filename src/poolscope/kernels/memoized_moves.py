@@ -16,13 +16,13 @@ from poolscope.kernels.compilation import njit_no_refcount
 from poolscope.kernels.memoized_state import (
     LOG_ZERO,
     add_log_joins,
-    claim,
+    insert_report,
     log_leave,
     log_response_prob,
     move,
-    put,
+    new_cluster,
+    remove_report,
     table_row,
-    take,
 )
 from poolscope.kernels.random import uniform
 
@@ -31,7 +31,7 @@ from poolscope.kernels.random import uniform
 MAX_TRIES, LOG_CUTOFF = 4, 30.0
 
 
-class Belief(NamedTuple):
+class BehaviorPrior(NamedTuple):
     """An adversary's priors of behavior, on the nodes of Gauss rules."""
 
     log_prior: NDArray[np.float64]  # (k,) of the preferred pool
@@ -342,7 +342,7 @@ def reassign(items, clusters, state, workspace, u):
     s = propose_slot(items, clusters, state, workspace, u)
     if s < 0 or s == clusters.slot[g] or (clusters.size[g] == 1 and clusters.cluster_at[s] < 0):
         return
-    take(items, clusters, u)
+    remove_report(items, clusters, u)
     if clusters.size[g] == 0:
         workspace.phi[g] = -np.inf
     assign(items, clusters, state, workspace, u, s)
@@ -353,9 +353,9 @@ def assign(items, clusters, state, workspace, u, s):
     """Assign item u, which is in no cluster, to slot s."""
     g = clusters.cluster_at[s]
     if g < 0:
-        g = claim(clusters, s)
+        g = new_cluster(clusters, s)
         workspace.phi[g] = slot_log_weight(items, state, s)
-    put(items, clusters, u, g)
+    insert_report(items, clusters, u, g)
 
 
 @njit_no_refcount

@@ -6,7 +6,15 @@ import numpy as np
 
 from poolscope.kernels.compilation import njit_no_refcount
 from poolscope.kernels.memoized_moves import class_log_weights, log_sum_exp, next_uniform, sample_slot
-from poolscope.kernels.memoized_state import add, claim, empty, log_join, refresh, release, table_row
+from poolscope.kernels.memoized_state import (
+    change_membership,
+    clear_cluster,
+    free_cluster,
+    log_join,
+    new_cluster,
+    table_row,
+    update_likelihood,
+)
 
 
 @njit_no_refcount
@@ -35,7 +43,7 @@ def _log_marginal_bound(items, clusters, state, workspace, g):
 
 @njit_no_refcount
 def _merge_counts(clusters, g, h, both):
-    """Set cluster `both` to the union of g and h, without a slot; the caller runs `refresh`."""
+    """Set cluster `both` to the union of g and h, without a slot; the caller runs `update_likelihood`."""
     clusters.slot[both] = -1
     clusters.size[both] = clusters.size[g] + clusters.size[h]
     clusters.index_sum[both] = clusters.index_sum[g] + clusters.index_sum[h]
@@ -64,15 +72,15 @@ def split_or_merge(items, clusters, state, workspace):
     if g != h:
         current += _log_marginal(items, clusters, state, workspace, h)
         _merge_counts(clusters, g, h, both)
-        refresh(items, clusters, both)
+        update_likelihood(items, clusters, both)
         if log_u >= _log_marginal_bound(items, clusters, state, workspace, both) - current:
             return
     for some in (left, right):
-        empty(clusters, some)
-    add(items, clusters, t, left, 1)
-    add(items, clusters, u, right, 1)
-    refresh(items, clusters, left)
-    refresh(items, clusters, right)
+        clear_cluster(clusters, some)
+    change_membership(items, clusters, t, left, 1)
+    change_membership(items, clusters, u, right, 1)
+    update_likelihood(items, clusters, left)
+    update_likelihood(items, clusters, right)
     others = 0
     for v in range(n):
         if (clusters.cluster_of[v] == g or clusters.cluster_of[v] == h) and v != t and v != u:
@@ -88,8 +96,8 @@ def split_or_merge(items, clusters, state, workspace):
         to_left = next_uniform(state) < p_left if g == h else clusters.cluster_of[v] == g
         log_proposal += -np.log1p(np.exp(odds)) if to_left else -np.log1p(np.exp(-odds))
         some = left if to_left else right
-        add(items, clusters, v, some, 1)
-        refresh(items, clusters, some)
+        change_membership(items, clusters, v, some, 1)
+        update_likelihood(items, clusters, some)
         workspace.target[v] = some
     workspace.target[t], workspace.target[u] = left, right
     if g == h:
@@ -116,23 +124,23 @@ def split_or_merge(items, clusters, state, workspace):
         ):
             return
         order[others], order[others + 1] = t, u
-        release(clusters, g)
-        g, h = claim(clusters, a), claim(clusters, b)
+        free_cluster(clusters, g)
+        g, h = new_cluster(clusters, a), new_cluster(clusters, b)
         for i in range(others + 2):
             v = order[i]
             to = g if workspace.target[v] == left else h
             clusters.cluster_of[v] = to
-            add(items, clusters, v, to, 1)
-        refresh(items, clusters, h)
+            change_membership(items, clusters, v, to, 1)
+        update_likelihood(items, clusters, h)
     else:
         a = sample_slot(items, state, clusters.n_reports[both], table_row(items, clusters, both), workspace.mix)
         if clusters.cluster_at[a] >= 0 and clusters.cluster_at[a] != g and clusters.cluster_at[a] != h:
             return
-        release(clusters, g)
-        release(clusters, h)
-        g = claim(clusters, a)
+        free_cluster(clusters, g)
+        free_cluster(clusters, h)
+        g = new_cluster(clusters, a)
         order[others], order[others + 1] = t, u
         for i in range(others + 2):
             clusters.cluster_of[order[i]] = g
-            add(items, clusters, order[i], g, 1)
-    refresh(items, clusters, g)
+            change_membership(items, clusters, order[i], g, 1)
+    update_likelihood(items, clusters, g)

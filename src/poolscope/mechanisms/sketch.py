@@ -23,7 +23,7 @@ from poolscope.core.arrays import Floats, Integers, Keys, Map
 from poolscope.core.randomness import children, generator
 from poolscope.kernels import cms as kernels
 from poolscope.kernels.grouping import ColumnLayout, MassRows, empty_rows
-from poolscope.kernels.random import lay_alias, tabulate
+from poolscope.kernels.random import binomial_alias_tables, build_alias_table
 from poolscope.mechanisms import hashing
 from poolscope.mechanisms.hashing import (
     Buckets,
@@ -303,13 +303,13 @@ def sketch_counts(
     totals = function_totals(family, count, key)
     popularity = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     keep, alias = np.empty((1, family.universe)), np.empty((1, family.universe, 2), dtype=np.uint32)
-    lay_alias(popularity, np.empty(family.universe, dtype=np.int64), keep[0], alias[0])
+    build_alias_table(popularity, np.empty(family.universe, dtype=np.int64), keep[0], alias[0])
     table_hits = _table_hits(totals, family.m)
     # tuples, as kernels with reflected lists are not cached by Numba
-    fewest, most = int(totals.min()) - table_hits, int(totals.max()) - table_hits
-    tables = [ones_tables(fewest, most, table_hits, flip) for flip in flips]
-    rests, near = tuple(rest for rest, _ in tables), tuple(close for _, close in tables)
-    distribution = np.asarray(flips, dtype=np.float64), popularity, keep, alias, rests, near
+    min_misses, max_misses = int(totals.min()) - table_hits, int(totals.max()) - table_hits
+    tables = [ones_tables(min_misses, max_misses, table_hits, flip) for flip in flips]
+    miss_tables, hit_tables = tuple(rest for rest, _ in tables), tuple(close for _, close in tables)
+    distribution = np.asarray(flips, dtype=np.float64), popularity, keep, alias, miss_tables, hit_tables
 
     def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:
         kernels.sketch_rows(buckets, totals, keys, *distribution, kernels.sketch_workspace(family.m), out)
@@ -358,18 +358,20 @@ def ones_tables(first: int, last: int, max_hits: int, flip: float) -> tuple[tupl
     The tables are empty where nothing flips, or where they would be too large.
     """
     width = int(min(last, 20 * np.sqrt(last * flip * (1.0 - flip)) + 40)) + 1
-    rows, near = last - first + 1, max_hits + 1
+    rows, hit_rows = last - first + 1, max_hits + 1
     if flip <= 0 or rows * width > MAX_ENTRIES:
-        rows, near = 0, 0
+        rows, hit_rows = 0, 0
     starts = np.empty(rows, dtype=np.int64)
     keep, alias = np.empty((rows, width)), np.empty((rows, width, 2), dtype=np.uint32)
     if rows:
-        tabulate(first, flip, np.empty(width), np.empty(width, dtype=np.int64), starts, keep, alias)
-    close = np.empty((near, max_hits + 1)), np.empty((near, max_hits + 1, 2), dtype=np.uint32)
-    for hits in range(near):
+        binomial_alias_tables(first, flip, np.empty(width), np.empty(width, dtype=np.int64), starts, keep, alias)
+    hit_tables = np.empty((hit_rows, max_hits + 1)), np.empty((hit_rows, max_hits + 1, 2), dtype=np.uint32)
+    for hits in range(hit_rows):
         distribution = np.convolve(_binomial(max_hits - hits, flip), _binomial(hits, 1.0 - flip))
-        lay_alias(distribution, np.empty(max_hits + 1, dtype=np.int64), close[0][hits], close[1][hits])
-    return (first, starts, keep, alias), close
+        build_alias_table(
+            distribution, np.empty(max_hits + 1, dtype=np.int64), hit_tables[0][hits], hit_tables[1][hits]
+        )
+    return (first, starts, keep, alias), hit_tables
 
 
 def _binomial(n: int, p: float) -> Floats:
