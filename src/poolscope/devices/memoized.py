@@ -37,7 +37,7 @@ from poolscope.mechanisms.checking import check_mechanism
 from poolscope.mechanisms.protocols import Mechanism, Reports, check_objects, require_likelihood
 from poolscope.mechanisms.pure import tabulate_over_reports
 from poolscope.mechanisms.rappor import Rappor
-from poolscope.mechanisms.unary import as_bytes, threshold, words_of
+from poolscope.mechanisms.unary import as_bytes, as_fixed_point, words_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +263,7 @@ class MemoizedFlips(Memoizing):
         """Return (reports, words) the memoized bits for objects (reports,), each of the user with that key."""
         m, (p, q) = self.mechanism.universe, self.mechanism.permanent
         out = np.empty((len(objects), words_of(m)), dtype=np.uint64)
-        unary.flip_bits(objects, response_keys(objects, users), m, threshold(q), threshold(1.0 - p), out)
+        unary.flip_bits(objects, response_keys(objects, users), m, as_fixed_point(q), as_fixed_point(1.0 - p), out)
         return out
 
     def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
@@ -271,7 +271,9 @@ class MemoizedFlips(Memoizing):
         check_objects(objects, m)
         permanent = self.permanent_bits(objects, users)
         out, lost = np.empty_like(permanent), np.empty(permanent.shape[1], dtype=np.uint64)
-        unary.flip_bits_again(permanent, fresh_keys(users, event_index), m, threshold(q), threshold(1.0 - p), lost, out)
+        unary.flip_bits_again(
+            permanent, fresh_keys(users, event_index), m, as_fixed_point(q), as_fixed_point(1.0 - p), lost, out
+        )
         return {"bits": as_bytes(out, m)}
 
     def likelihood(self, reports: Reports) -> ReportLikelihood:

@@ -15,45 +15,49 @@ SPREAD = np.array([sum((b >> i & 1) << 8 * i for i in range(8)) for b in range(2
 
 
 @njit(nogil=True, cache=True)
-def flip_bits(objects, keys, m, raised, dropped, out):
-    """Draw noisy one-hot vectors: zeros become one with probability raised / 2^64, the one zero with dropped / 2^64."""
+def flip_bits(objects, keys, m, threshold_0_to_1, threshold_1_to_0, out):
+    """Draw noisy one-hot vectors.
+
+    Zeros become one with probability threshold_0_to_1 / 2^64, the one zero with threshold_1_to_0 / 2^64.
+    """
     spare = np.uint64(64 * out.shape[1] - m)
     for r in range(objects.shape[0]):
         words, own = out[r], np.uint64(objects[r])
-        bernoulli_words(keys[r], 1, raised, words)
+        bernoulli_words(keys[r], 1, threshold_0_to_1, words)
         words[words.shape[0] - 1] &= _ALL >> spare
         clear_bit(words, own)
-        if random_uint64(keys[r], 0) >= dropped:
+        if random_uint64(keys[r], 0) >= threshold_1_to_0:
             set_bit(words, own)
 
 
 @njit(nogil=True, cache=True)
-def flip_bits_again(vectors, keys, m, raised, dropped, lost, out):
-    """Add noise to bit vectors: zeros become one with probability raised / 2^64, ones become zero with dropped / 2^64.
+def flip_bits_again(vectors, keys, m, threshold_0_to_1, threshold_1_to_0, lost, out):
+    """Add noise to bit vectors; lost (as many words) is scratch.
 
-    lost (as many words) is scratch.
+    Zeros become one with probability threshold_0_to_1 / 2^64, ones become zero with threshold_1_to_0 / 2^64.
     """
     spare = np.uint64(64 * out.shape[1] - m)
     for r in range(vectors.shape[0]):
         words = out[r]
-        free = bernoulli_words(keys[r], 0, raised, words)
-        bernoulli_words(keys[r], free, dropped, lost)
+        free = bernoulli_words(keys[r], 0, threshold_0_to_1, words)
+        bernoulli_words(keys[r], free, threshold_1_to_0, lost)
         for w in range(words.shape[0]):
             words[w] = (vectors[r, w] & ~lost[w]) | (words[w] & ~vectors[r, w])
         words[words.shape[0] - 1] &= _ALL >> spare
 
 
 @njit(nogil=True, cache=True)
-def choose_subsets(objects, keys, m, size, included, raised, out):
+def choose_subsets(objects, keys, m, size, included, threshold_0_to_1, out):
     """Draw uniform subsets of `size` of m objects, which include the true one with the given probability.
 
-    Each of the others is included with probability raised / 2^64; then others are added or removed at random until the
-    size is right. By symmetry the result is uniform for any such probability; a good one leaves few corrections.
+    Each of the others is included with probability threshold_0_to_1 / 2^64. Then others are added or removed at random
+    until the size is right. By symmetry the result is uniform for any such probability; a good one leaves few
+    corrections.
     """
     spare = np.uint64(64 * out.shape[1] - m)
     for r in range(objects.shape[0]):
         words, own = out[r], np.uint64(objects[r])
-        free = bernoulli_words(keys[r], 1, raised, words)
+        free = bernoulli_words(keys[r], 1, threshold_0_to_1, words)
         words[words.shape[0] - 1] &= _ALL >> spare
         clear_bit(words, own)
         missing = size - 1 if uniform(keys[r], 0) < included else size

@@ -122,8 +122,8 @@ class Adapted(Likelihood):
         """Return the reports in the form that the mechanism returns."""
         return reports[REPORT] if self.bare else reports
 
-    def mass(self, reports: Reports | NDArray[Any], views: PoolWeights) -> Floats:
-        return super().mass(as_columns(reports)[0], views)
+    def mass(self, reports: Reports | NDArray[Any], pool_weights: PoolWeights) -> Floats:
+        return super().mass(as_columns(reports)[0], pool_weights)
 
     def all_reports(self) -> Reports | None:
         """Return every report, from the mechanism's own list or its columns; None where the output space is large."""

@@ -25,7 +25,7 @@ from poolscope.mechanisms.protocols import (
     derived_field,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Sized, uniform_base_measure
+from poolscope.mechanisms.pure import BasicPureMechanism, uniform_base_measure
 from poolscope.mechanisms.sketch import packed_layout
 
 Seeds = NDArray[np.int64]
@@ -66,7 +66,7 @@ class SeededHash(ABC):
         return out
 
     @abstractmethod
-    def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
+    def mass(self, seed: Seeds, value: Values, pool_weights: PoolWeights) -> Floats:
         """Return (reports, width) the weights of the supported objects, summed in each column."""
 
 
@@ -92,9 +92,9 @@ class MultiplyShift(SeededHash):
     def parameters(self) -> tuple[Any, ...]:
         return (self.g,)
 
-    def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
-        out = np.empty((len(seed), views.width))
-        local_hashing.hashed_mass(seed, value, self.g, self.universe, packed_layout(views).rows(), out)
+    def mass(self, seed: Seeds, value: Values, pool_weights: PoolWeights) -> Floats:
+        out = np.empty((len(seed), pool_weights.width))
+        local_hashing.hashed_mass(seed, value, self.g, self.universe, packed_layout(pool_weights).rows(), out)
         return out
 
 
@@ -123,9 +123,9 @@ class XXHash32(SeededHash):
     def parameters(self) -> tuple[Any, ...]:
         return self.texts, self.lengths, self.g
 
-    def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
-        out = np.empty((len(seed), views.width))
-        hashing.mass(seed, value, *self.parameters, packed_layout(views).rows(), out)
+    def mass(self, seed: Seeds, value: Values, pool_weights: PoolWeights) -> Floats:
+        out = np.empty((len(seed), pool_weights.width))
+        hashing.mass(seed, value, *self.parameters, packed_layout(pool_weights).rows(), out)
         return out
 
 
@@ -148,7 +148,7 @@ SEED_BITS = 63
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalHashing(Sized):
+class LocalHashing(BasicPureMechanism):
     r"""Binary and optimized local hashing.
 
     A report of z is (s, y): the seed s of a hash function to 0..g-1, uniform over the seeds, and y, randomized response
@@ -217,8 +217,8 @@ class LocalHashing(Sized):
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         return self.functions.support(reports["seed"], reports["value"])
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        return self.functions.mass(reports["seed"], reports["value"], views)
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
+        return self.functions.mass(reports["seed"], reports["value"], pool_weights)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         return self.functions.counts(reports["seed"], reports["value"])

@@ -13,7 +13,7 @@ from poolscope.core.errors import InputError
 from poolscope.kernels import pi_rappor as kernels
 from poolscope.mechanisms.hashing import check_range
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects, flip_probability
-from poolscope.mechanisms.pure import Sized, uniform_base_measure
+from poolscope.mechanisms.pure import BasicPureMechanism, uniform_base_measure
 from poolscope.mechanisms.sketch import packed_layout
 
 #: Above this prime, products of two field elements overflow 64 bits.
@@ -21,7 +21,7 @@ MAX_PRIME = (1 << 31) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class PIRappor(Sized):
+class PIRappor(BasicPureMechanism):
     r"""PI-RAPPOR, pairwise independent RAPPOR.
 
     A report of z is (a, b), a line over the field of p elements, p a prime no smaller than the universe. It supports
@@ -101,10 +101,10 @@ class PIRappor(Sized):
         kernels.line_counts(*self._lines(reports), self.prime, self.support_values, out)
         return out
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
         a, b = self._lines(reports)
-        out = np.empty((len(a), views.width))
-        kernels.line_mass(a, b, self.prime, self.support_values, self.universe, packed_layout(views).rows(), out)
+        out = np.empty((len(a), pool_weights.width))
+        kernels.line_mass(a, b, self.prime, self.support_values, self.universe, packed_layout(pool_weights).rows(), out)
         return out
 
     def _lines(self, reports: Reports) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -21,7 +21,7 @@ from poolscope.core.tables import open_file
 from poolscope.core.tables.csv import escaped
 from poolscope.core.tables.reading import HELD
 from poolscope.population.behavior import Behavior, Preferences
-from poolscope.population.preprocessing import PreparedTraces, duplicated, measure
+from poolscope.population.preprocessing import PreparedTraces, measure, tile_objects
 from poolscope.population.priors import MAX_PARAMETER, Beta, Density
 from poolscope.population.universe import Universe
 
@@ -64,7 +64,7 @@ class RecordedUsers:
 
     def external_objects(self, reports: int) -> NDArray[np.int64]:
         """Return the external users' objects, duplicated to at least `reports`."""
-        return duplicated(self.external, reports)
+        return tile_objects(self.external, reports)
 
 
 def population(prepared: PreparedTraces, names: tuple[str, ...], universe: Universe) -> RecordedUsers:

@@ -147,16 +147,16 @@ def sent_masses(
     mechanism: Mechanism,
     objects: Integers,
     keys: Keys,
-    view: PoolWeights,
+    pool_weights: PoolWeights,
     threads: Map,
     partitions: int,
     tick: Tick | None = None,
 ) -> Floats:
     """Return `mechanism.sent_masses` of all objects, computed in partitions; `tick` receives the reports done."""
-    out = np.empty((len(keys), view.width))
+    out = np.empty((len(keys), pool_weights.width))
 
     def fill(rows: Integers) -> int:
-        mechanism.sent_masses(objects[rows], keys[rows], view, rows, out)
+        mechanism.sent_masses(objects[rows], keys[rows], pool_weights, rows, out)
         return len(rows)
 
     for count in threads(fill, partition_rows(mechanism, mechanism.shared_by(keys), len(keys), partitions)):
@@ -165,12 +165,12 @@ def sent_masses(
     return out
 
 
-def masses(mechanism: Mechanism, reports: Reports, view: PoolWeights, engine: Engine) -> Floats:
+def masses(mechanism: Mechanism, reports: Reports, pool_weights: PoolWeights, engine: Engine) -> Floats:
     """Return (reports, width) the popularity mass of each report's support."""
-    out = np.empty((report_count(reports), view.width))
+    out = np.empty((report_count(reports), pool_weights.width))
 
     def fill(rows: Integers) -> None:
-        out[rows] = mechanism.mass(select_rows(reports, rows), view)
+        out[rows] = mechanism.mass(select_rows(reports, rows), pool_weights)
 
     for _ in engine.map(fill, partition_reports(mechanism, reports, engine.threads)):
         pass

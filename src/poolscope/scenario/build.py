@@ -36,15 +36,15 @@ from poolscope.mechanisms.custom import adapt
 from poolscope.mechanisms.protocols import Mechanism, ReportColumn
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform
-from poolscope.population.preprocessing import Recipe, prepare
+from poolscope.population.preprocessing import TracePreprocessing, prepare
 from poolscope.population.priors import UNIFORM, Beta, Density, StepDensity
 from poolscope.population.recorded import RecordedUsers, population, read_traces
 from poolscope.population.universe import Universe, objects_of
 from poolscope.reports.columns import COLUMN_FORMATS
 from poolscope.reports.frequencies import (
     frequencies_of_objects,
-    further_popularities,
-    further_popularities_of_objects,
+    redraw_popularity_estimates,
+    redraw_popularity_estimates_of_objects,
     simulate_frequencies,
 )
 from poolscope.scenario.scenario import Scenario
@@ -101,9 +101,11 @@ def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorde
     assert scenario.attack is not None
     path = scenario.resolve(scenario.users.traces, place="users.traces")
     traces = read_traces(path, universe)
-    recipe = Recipe(length=max(Recipe().length, scenario.attack.observations[-1]))
+    preprocessing = TracePreprocessing(
+        trace_length=max(TracePreprocessing().trace_length, scenario.attack.observations[-1])
+    )
     with located(file=path):
-        prepared = prepare(traces.users, traces.user, traces.object, universe, seed=seed, recipe=recipe)
+        prepared = prepare(traces.users, traces.user, traces.object, universe, seed=seed, preprocessing=preprocessing)
     return population(prepared, traces.users, universe)
 
 
@@ -218,7 +220,7 @@ def build_adversary(
             key = curator_key(seed, index)
             more = redraw_keys(key, estimates - 1)
             believed = frequencies_of_objects(mechanism, others, key, threads, entry.method).popularity
-            further = further_popularities_of_objects(mechanism, others, more, threads, entry.method)
+            further = redraw_popularity_estimates_of_objects(mechanism, others, more, threads, entry.method)
         elif popularity is None:
             raise InputError(f"popularity {entry.popularity!r} requires a table [popularity]")
         elif entry.popularity == "true":
@@ -229,7 +231,7 @@ def build_adversary(
             more = redraw_keys(key, estimates - 1)
             source = mechanism, popularity, entry.estimate_from
             believed = simulate_frequencies(*source, key, threads, entry.method).popularity
-            further = further_popularities(*source, more, threads, entry.method)
+            further = redraw_popularity_estimates(*source, more, threads, entry.method)
         pools = other_pools(entry, universe)
         return adversary_of(entry, pools, [believed, *further], recorded.fitted if recorded else None)
 
