@@ -102,7 +102,7 @@ class Scenarios:
         """Return the scenario of a setting, whose TOML reproduces it."""
         base = self.scenario(setting.scenario)
         changes = dict(setting.changes)
-        made = _mechanised(base, changes.pop(KIND, None), changes.pop(EPSILON, None))
+        made = _with_mechanism(base, changes.pop(KIND, None), changes.pop(EPSILON, None))
         n = changes.pop(N, None)
         if n is not None:
             changes["attack.observations"] = observations(base, n)
@@ -145,7 +145,7 @@ def horizon(scenario: Scenario) -> int:
     return scenario.attack.observations[-1]
 
 
-def _mechanised(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
+def _with_mechanism(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
     """Return the scenario with another mechanism or epsilon, as in `compare`."""
     if kind is None and epsilon is None:
         return base

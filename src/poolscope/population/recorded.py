@@ -134,7 +134,7 @@ class Traces:
 def read_traces(path: str | PathLike[str], universe: Universe) -> Traces:
     """Read and check traces, CSV or Parquet; rows whose object is not in the universe are dropped."""
     users, objects, first = list[pl.Series](), list[pl.Series](), None
-    for batch in open_file(path).batches(COLUMNS, max_rows=MAX_ROWS, held=HELD):
+    for batch in open_file(path).batches(COLUMNS, max_rows=MAX_ROWS, bytes_held_per_row=HELD):
         who, what = (batch.names(column).cast(pl.String) for column in COLUMNS)
         index = universe.find(what)
         inside, first = index.is_not_null(), what[0] if first is None else first

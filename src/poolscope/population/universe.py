@@ -19,7 +19,7 @@ import polars as pl
 
 from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats
-from poolscope.core.errors import InputError, did_you_mean, located, shown
+from poolscope.core.errors import InputError, did_you_mean, format_value, located
 from poolscope.core.tables import Batch, read_table
 from poolscope.core.tables.columns import first_false
 
@@ -330,6 +330,6 @@ def _warn_of_similar_pools(table: Batch, pools: pl.Series) -> None:
         other = first.setdefault("".join(name.casefold().split()), name)
         if other != name:
             row = int((pools == name).arg_max() or 0)
-            both = f"pool {shown(name)} and pool {shown(other)} differ only in case or white space"
+            both = f"pool {format_value(name)} and pool {format_value(other)} differ only in case or white space"
             rest = "they are treated as two pools; use one spelling if they are the same"
             warnings.warn(f"{table.file}: row {table.first + row}: {both}: {rest}", stacklevel=2)

@@ -316,16 +316,16 @@ def with_overrides(
     """Return the scenario with these values overridden; itself where all are None. Its text is updated too."""
     counts = None if observations is None else list(observations)
     values = {"mechanism": mechanism, "epsilon": epsilon, "observations": counts, "threshold": threshold}
-    asked: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    if not asked:
+    overrides: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if not overrides:
         return scenario
-    changes = {f"attack.{name}": asked[name] for name in ("observations", "threshold") if name in asked}
+    changes = {f"attack.{name}": overrides[name] for name in ("observations", "threshold") if name in overrides}
     if mechanism is not None:
         same = scenario.mechanism.epsilon if epsilon is None else epsilon
         changes |= mechanism_changes(scenario, mechanism, same)
     elif epsilon is not None:
         changes["mechanism.epsilon"] = float(epsilon)
-    return scenario.replace(changes).with_asked(scenario.asked | asked)
+    return scenario.replace(changes).with_overrides_recorded(scenario.overrides | overrides)
 
 
 def mechanism_changes(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:
@@ -377,12 +377,12 @@ CONSTRUCTOR_ARGUMENTS = ("universe", "size", "epsilon")
 """Arguments that the constructor of a custom mechanism may take: the number of objects (two names), and epsilon."""
 
 
-def is_own(kind: object) -> bool:
+def is_custom(kind: object) -> bool:
     """Return whether a mechanism is custom: a class, or "module:Class"."""
     return not isinstance(kind, str) or ":" in kind
 
 
-def own_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
+def custom_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
     """Return the class of a custom mechanism; "module:Class" is imported, also from the current directory."""
     if not isinstance(kind, str):
         return kind
@@ -400,7 +400,7 @@ def own_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def place_of(kind: str | Callable[..., Any]) -> str:
+def import_name(kind: str | Callable[..., Any]) -> str:
     """Return the name of a custom mechanism on the command line."""
     return kind if isinstance(kind, str) else f"{kind.__module__}:{kind.__name__}"
 
@@ -410,7 +410,7 @@ def takes_epsilon(maker: Callable[..., Any]) -> bool:
     return "epsilon" in inspect.signature(maker).parameters
 
 
-def make_own(maker: Callable[..., Any], universe: Universe, epsilon: float | None) -> Mechanism:
+def make_custom(maker: Callable[..., Any], universe: Universe, epsilon: float | None) -> Mechanism:
     """Construct a custom mechanism and adapt it for the game (`adapt`)."""
     known = inspect.signature(maker).parameters
     values = {"universe": universe.size, "size": universe.size, "epsilon": epsilon}

@@ -210,7 +210,7 @@ def _read_json(path: Path, columns: SourceColumns) -> RawRows:
 
 def _read_parquet(path: Path, columns: SourceColumns) -> RawRows:
     for batch in open_file(path).batches(tuple(dict.fromkeys(columns))):
-        for some in batch.light(BATCH_BYTES):
+        for some in batch.split_by_bytes(BATCH_BYTES):
             numbers = range(some.first, some.first + some.frame.height)
             yield from zip(numbers, *(some.frame[column].to_list() for column in columns), strict=True)
 
