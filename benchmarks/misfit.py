@@ -146,7 +146,7 @@ class World:
             device, [AssumedPopularity(adversary="strong", universe=self.universe, popularity=popularity)]
         )
         checks.add(pl.Series(self.names if names is None else names), reports)
-        return bool(checks.found())
+        return bool(checks.violations())
 
 
 def reversed_table(world: World) -> bool:

@@ -24,10 +24,10 @@ from poolscope.game.game import Game, play_block
 from poolscope.inference.adversary import posterior_block, views
 from poolscope.inference.independent import CHUNK, PARTS
 from poolscope.inference.non_private import non_private_posterior
+from poolscope.kernels import adaptive_quadrature as posterior_kernels
 from poolscope.kernels import cms as cms_kernels
-from poolscope.kernels import posterior as posterior_kernels
 from poolscope.kernels.grouping import bucket_masses, group
-from poolscope.kernels.nodes import LANE
+from poolscope.kernels.quadrature_grid import LANE
 from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
 from poolscope.mechanisms.hashing import by_function, choose_functions
@@ -92,10 +92,10 @@ def updates(function, *arguments) -> int:
     """Polynomial updates (nodes x pools x reports) of a call that fills posteriors."""
     total, multiply = 0, posterior_kernels.multiply_reports
 
-    def counting(begin, end, smallest, wide, grid, *rest):
+    def counting(begin, end, smallest, use_exponents, grid, *rest):
         nonlocal total
         total += -(-(end - begin) // LANE) * LANE * grid.product.size
-        return multiply(begin, end, smallest, wide, grid, *rest)
+        return multiply(begin, end, smallest, use_exponents, grid, *rest)
 
     def in_python(kernel, **replaced):
         return FunctionType(kernel.py_func.__code__, {**kernel.py_func.__globals__, **replaced})

@@ -120,7 +120,7 @@ def test_imports_point_down():
     [
         ("kernels.cms", "from poolscope.core import errors"),
         ("game.game", "def late():\n    from poolscope.metrics.precision import auc_pn"),
-        ("metrics.records", "import poolscope.scenario.model"),
+        ("metrics.records", "import poolscope.scenario.tables"),
         ("inference.decide", "from poolscope import metrics"),
         ("workflows.audit.run", "import rich"),
         ("inference.posterior", "from numba import njit"),

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.core.tables import scan_written, writing
-from poolscope.core.tables.text import escape, escaped, unescaped
-from poolscope.explore.people import users_of_posteriors
+from poolscope.core.tables.csv import escape, escaped, unescaped
+from poolscope.explore.user_table import users_of_posteriors
 from poolscope.workflows.attack.summary import read_truth
 from poolscope.workflows.traces.extract import make_traces
 

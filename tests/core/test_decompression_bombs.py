@@ -12,7 +12,7 @@ from cases.selection import mostly, slow
 from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_table, read_table
-from poolscope.core.tables.batch import MAX_NAME_BYTES, Batch
+from poolscope.core.tables.columns import MAX_NAME_BYTES, Batch
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
@@ -137,8 +137,8 @@ def test_names_have_an_end(folder):
 def test_light_batches_have_all_rows_once(tmp_path):
     frame = pl.DataFrame({"a": ["xx", None, "x" * 9, "", "x"], "b": [["yy", "y"], None, [], ["y" * 20], ["y"]]})
     whole = Batch(file=tmp_path, first=11, frame=frame, text=False)
-    some = list(whole.light(10))
+    some = list(whole.split_by_bytes(10))
     assert pl.concat([batch.frame for batch in some]).equals(frame)
     assert len(some) > 2
     assert [batch.first for batch in some] == [11 + sum(b.frame.height for b in some[:i]) for i in range(len(some))]
-    assert [batch.frame.height for batch in whole.light(1000)] == [5]
+    assert [batch.frame.height for batch in whole.split_by_bytes(1000)] == [5]

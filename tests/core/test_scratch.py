@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from poolscope.core.errors import InputError
-from poolscope.core.files import LOCK, held, scratch_folder, sweep_scratch
+from poolscope.core.files import LOCK, locked, scratch_folder, sweep_scratch
 
 HOLDING = """
 import sys, time
 from pathlib import Path
-from poolscope.core.files import held, scratch_folder
+from poolscope.core.files import locked, scratch_folder
 with {how}(Path(sys.argv[1])) as folder:
     print(folder, flush=True)
     time.sleep(60)
@@ -44,11 +44,11 @@ def kill(process, how=signal.SIGKILL):
 
 
 def test_a_folder_in_use_is_refused_until_its_process_is_dead(tmp_path, another):
-    process, _ = another("held")
+    process, _ = another("locked")
     with pytest.raises(InputError, match="another process is at work in this folder; wait for it, or choose another"):
-        held(tmp_path).__enter__()
+        locked(tmp_path).__enter__()
     kill(process)
-    with held(tmp_path):
+    with locked(tmp_path):
         assert (tmp_path / LOCK).exists()
     assert not (tmp_path / LOCK).exists()
 

@@ -11,8 +11,8 @@ from cases.report_files import small_attack
 from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_table, read_table
-from poolscope.core.tables.batch import MAX_NAME_BYTES
-from poolscope.core.tables.parquet_check import Account, Extents, Leaf
+from poolscope.core.tables.columns import MAX_NAME_BYTES
+from poolscope.core.tables.parquet_check import LeafColumn, ParquetMetadata, RowRunSizes
 from poolscope.core.tables.reading import FREE
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.attack.one_user import attack_user
@@ -31,7 +31,7 @@ from poolscope.mechanisms import make
 from poolscope.reports.files import read_reports
 from poolscope.workflows.attack.summary import read_truth
 from poolscope.workflows.attack.shuffle import name_hashes
-from poolscope.explore.people import users_of_posteriors
+from poolscope.explore.user_table import users_of_posteriors
 from poolscope.population.universe import read_objects
 from poolscope.population.recorded import read_traces
 from poolscope.population.universe import Universe
@@ -144,7 +144,7 @@ def test_a_user_with_more_reports_than_fit_is_refused_before_they_are_kept(tmp_p
 
 
 def test_extents_count_the_runs_that_rows_touch():
-    extents = Extents()
+    extents = RowRunSizes()
     for rows, size in ((10, 100), (0, 5), (20, 1000), (1, 7)):
         extents.add(rows, size)
     whole = [100] * 10 + [1000] * 20 + [7]
@@ -153,21 +153,21 @@ def test_extents_count_the_runs_that_rows_touch():
         for end in range(first + 1, 32):
             touched = {runs[row]: whole[row] for row in range(first, end)}
             # the run without rows counts where rows on both of its sides do
-            assert extents.taken(first, end) == sum(touched.values()) + 5 * (first < 10 < end)
+            assert extents.decoded_bytes(first, end) == sum(touched.values()) + 5 * (first < 10 < end)
 
 
 def test_cuts_hold_what_they_may_and_every_row_once():
-    pages, groups = Extents(), Extents()
+    pages, groups = RowRunSizes(), RowRunSizes()
     for size in (10, 10, 900, 10, 500, 500):
         pages.add(100, size)
     groups.add(300, 50)
     groups.add(300, 0)
-    account = Account(600, 1000, 300, {("user",): Leaf(pages, groups, 900)})
-    cuts = list(account.cuts(["user"], 250, 600))
+    metadata = ParquetMetadata(600, 1000, 300, {("user",): LeafColumn(pages, groups, 900)})
+    cuts = list(metadata.row_slices(["user"], 250, 600))
     assert [first for first, _ in cuts] == [sum(count for _, count in cuts[:i]) for i in range(len(cuts))]
     assert sum(count for _, count in cuts) == 600
     assert max(count for _, count in cuts) == 250
     for first, count in cuts:
-        alone = account.taken(["user"], first, first + 1)
-        assert account.taken(["user"], first, first + count) <= 600 + alone
-    assert list(account.cuts(["other"], 250, 1)) == [(0, 250), (250, 250), (500, 100)]
+        alone = metadata.decoded_bytes(["user"], first, first + 1)
+        assert metadata.decoded_bytes(["user"], first, first + count) <= 600 + alone
+    assert list(metadata.row_slices(["other"], 250, 1)) == [(0, 250), (250, 250), (500, 100)]

@@ -25,21 +25,21 @@ def shelf(tmp_path):
 def test_an_estimate_is_made_once(shelf, monkeypatch):
     games, setting = Games(), Setting(scenario="small")
     scenario, _ = shelf.played(setting)
-    assert games.at_once(scenario, 0)[1] == [scenario.adversaries[1].name]
-    whole = games.whole(scenario, 0, Stoppable())
+    assert games.without_pending_estimates(scenario, 0)[1] == [scenario.adversaries[1].name]
+    whole = games.complete(scenario, 0, Stoppable())
     monkeypatch.setattr("poolscope.explore.answers.build_adversary", None)
     other, _ = shelf.played(Setting(scenario="small", changes={"devices.cap": 3, "n": 7}))
-    game, waiting = games.at_once(other, 0)
+    game, waiting = games.without_pending_estimates(other, 0)
     assert waiting == []
     assert np.array_equal(game.adversaries[1].popularity, whole.adversaries[1].popularity)
     # another mechanism, or another seed, is another estimate
     for changes, seed in (({"mechanism.epsilon": 1}, 0), ({}, 1)):
-        assert games.at_once(shelf.played(Setting(scenario="small", changes=changes))[0], seed)[1]
+        assert games.without_pending_estimates(shelf.played(Setting(scenario="small", changes=changes))[0], seed)[1]
 
 
 def test_the_game_is_the_scenarios_own(shelf):
     scenario, _ = shelf.played(Setting(scenario="small", changes={"devices.sampling_rate": 0.5}))
-    mine, own = Games().whole(scenario, 4, Stoppable()), scenario.game(4)
+    mine, own = Games().complete(scenario, 4, Stoppable()), scenario.game(4)
     assert ps.play(mine, 30, 4).equals(ps.play(own, 30, 4))
 
 

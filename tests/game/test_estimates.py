@@ -100,7 +100,7 @@ def test_the_closed_distribution_has_the_spread_of_simulated_estimates(kind, par
     for many in (0, 1 << 60):
         monkeypatch.setattr(frequencies, "MANY_REPORTS", many)
         keys = redraw_keys(np.uint64(7), draws)
-        both.append(np.array(frequencies.further_popularities(mechanism, popularity, 6000, keys)))
+        both.append(np.array(frequencies.redraw_popularity_estimates(mechanism, popularity, 6000, keys)))
     closed, simulated = both
     spread = np.sqrt((closed.var(axis=0) + simulated.var(axis=0)) / 2)
     apart = np.abs(closed.mean(axis=0) - simulated.mean(axis=0)) / (spread * np.sqrt(2 / draws))

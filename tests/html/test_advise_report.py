@@ -12,7 +12,7 @@ from cases.synthetic import SEED
 
 from poolscope.cli.advise import print_advice
 from poolscope.core.errors import InputError
-from poolscope.figures.advise import CAP, CHOSEN, ERROR, exposure_curve, fitting_map
+from poolscope.figures.advise import CAP, CHOSEN, ERROR, exposure_curve, feasible_region
 from poolscope.figures.saving import save
 from poolscope.html import advise as page
 from poolscope.html.advise import answer, command_of, page_of, write_page
@@ -81,7 +81,7 @@ def test_the_command_gives_the_same_advice(advice):
 
 
 def test_the_map_has_every_trial_and_the_choice(advice, tmp_path):
-    chart = fitting_map(advice)
+    chart = feasible_region(advice)
     rows = chart.to_dict()["datasets"]["rows"]
     trials = sum(len(finding.trials) for finding in advice.findings)
     assert len([row for row in rows if row["line"] == CAP]) == trials
@@ -163,7 +163,7 @@ def test_a_mechanism_that_the_error_refuses_has_a_row_and_no_picture(advice):
     )
     both = replace(advice, findings=(*advice.findings, replace(refused, trials=(), rmse_at_epsilon_max=None)))
     assert "she" in plain_text(page_of(both))
-    assert {row["mechanism"] for row in fitting_map(both).to_dict()["datasets"]["rows"]} == {"grr", "oue"}
+    assert {row["mechanism"] for row in feasible_region(both).to_dict()["datasets"]["rows"]} == {"grr", "oue"}
 
 
 def test_without_an_error_nothing_bounds_epsilon_from_below(advice):

@@ -14,7 +14,7 @@ from poolscope.cli.compare import print_comparison
 from poolscope.cli.files import print_attack
 from poolscope.explore import view
 from poolscope.explore.answers import Sample, Stoppable
-from poolscope.explore.people import users_of_run
+from poolscope.explore.user_table import users_of_run
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import page_of as comparison_page
 from poolscope.html.compare import pictures as comparison_pictures

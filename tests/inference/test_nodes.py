@@ -6,7 +6,7 @@ from scipy import special
 
 from poolscope.inference.posterior import posterior_of_likelihood
 from poolscope.inference.quadrature import fixed_rule
-from poolscope.kernels import nodes
+from poolscope.kernels import quadrature_grid
 from poolscope.population.priors import UNIFORM
 
 
@@ -31,13 +31,15 @@ def test_products_however_far_apart(size, least):
     if size == 256:
         rule = fixed_rule(UNIFORM, 1, size // rule.shape[1])
     likelihood = np.repeat([[least, 1.0, least], [1.0, least, least], [least, least, 1.0]], (300, 0, 298), axis=0)
-    prior, workspace = np.full(k, 0.5), nodes.node_workspace(len(likelihood), k)
-    n = nodes.scale_reports(likelihood.ravel(), 0, np.array([0, k + 1, 1]), len(likelihood), 0.0, 1.0, workspace)
-    grid, smallest = nodes.init_grid(rule, rule, prior, workspace)
+    prior, workspace = np.full(k, 0.5), quadrature_grid.node_workspace(len(likelihood), k)
+    n = quadrature_grid.scale_reports(
+        likelihood.ravel(), 0, np.array([0, k + 1, 1]), len(likelihood), 0.0, 1.0, workspace
+    )
+    grid, smallest = quadrature_grid.init_grid(rule, rule, prior, workspace)
     out = np.empty((n + 1, k))
-    _, wide = nodes.multiply_reports(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
-    assert wide
-    nodes.rescale(wide, grid, prior, workspace)
+    _, use_exponents = quadrature_grid.multiply_reports(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
+    assert use_exponents
+    quadrature_grid.rescale(use_exponents, grid, prior, workspace)
     logs = logarithms(workspace.scaled[:n], rule, rule, k)
     expected = special.softmax(special.logsumexp(logs, axis=(1, 2)))
     np.testing.assert_allclose(out[n], expected, rtol=1e-10)
@@ -52,12 +54,12 @@ def test_factors_below_every_double_end_too():
     """Nodes at the very end of an axis: each lane is rescaled, and comes to its end."""
     k, rule = 2, fixed_rule(UNIFORM, 1)
     rule[0, 0], rule[1, 0] = 1e-300, 1.0
-    prior, workspace = np.full(k, 0.5), nodes.node_workspace(40, k)
-    n = nodes.scale_reports(np.tile([0.0, 1.0, 0.0], 40), 0, np.array([0, 3, 1]), 40, 0.0, 1.0, workspace)
-    grid, smallest = nodes.init_grid(rule, rule, prior, workspace)
-    assert grid.min_ratio**nodes.LANE == 0
+    prior, workspace = np.full(k, 0.5), quadrature_grid.node_workspace(40, k)
+    n = quadrature_grid.scale_reports(np.tile([0.0, 1.0, 0.0], 40), 0, np.array([0, 3, 1]), 40, 0.0, 1.0, workspace)
+    grid, smallest = quadrature_grid.init_grid(rule, rule, prior, workspace)
+    assert grid.min_ratio**quadrature_grid.LANE == 0
     out = np.empty((n + 1, k))
-    nodes.multiply_reports(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
+    quadrature_grid.multiply_reports(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
     assert np.isfinite(out[1:]).all()
     assert out[n, 0] > 1 - 1e-9
 

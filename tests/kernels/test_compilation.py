@@ -96,7 +96,7 @@ def test_the_posterior_is_compiled_aside_as_the_game_calls_it(tmp_path):
     """The other process and the game compile one and the same kernel: nothing is compiled twice."""
     call = (
         "from poolscope.inference.posterior import COMPILED\n"
-        "from poolscope.kernels.posterior import posteriors\n"
+        "from poolscope.kernels.adaptive_quadrature import posteriors\n"
         "from poolscope import load_scenario, play\n"
         "COMPILED.begin()\n"
         "play(load_scenario('apple-emojis').game(0), 2, 0)\n"

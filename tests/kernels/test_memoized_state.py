@@ -10,14 +10,14 @@ from poolscope.inference.memoized.chains import belief_of, init_chains
 from poolscope.inference.memoized.state import items_of, slots_of
 from poolscope.kernels.memoized_state import (
     add_log_joins,
+    insert_report,
     log_join,
     log_leave,
     log_response_prob,
     move,
-    put,
-    refresh,
+    remove_report,
     table_row,
-    take,
+    update_likelihood,
 )
 
 N, RNG = 24, np.random.default_rng(SEED)
@@ -49,11 +49,11 @@ def test_a_report_stays_as_it_would_join_the_others(chain):
             stay = log_leave(items, clusters, u)
             np.testing.assert_array_equal(clusters.ones, before)
             whole = log_response_prob(items, clusters, g, clusters.slot[g])
-            take(items, clusters, u)
+            remove_report(items, clusters, u)
             rest = log_response_prob(items, clusters, g, clusters.slot[g])
             assert stay == pytest.approx(whole - rest, abs=1e-9)
             assert stay == pytest.approx(log_join(items, clusters, g, u), abs=1e-9)
-            put(items, clusters, u, g)
+            insert_report(items, clusters, u, g)
             checked += 1
     assert checked > 5
 
@@ -68,7 +68,7 @@ def test_a_set_that_moves_says_what_one_made_there_would(chain):
                 x.copy()
                 for x in (clusters.log_prob[g], clusters.base[g], clusters.bit_gain[g], clusters.join_bit[:, g])
             ]
-            refresh(items, clusters, g)
+            update_likelihood(items, clusters, g)
             for now, anew in zip(
                 said,
                 (clusters.log_prob[g], clusters.base[g], clusters.bit_gain[g], clusters.join_bit[:, g]),

@@ -8,7 +8,7 @@ from cases.memoized import ORACLE
 
 from poolscope.inference.memoized.table_samplers import TableSampler
 from poolscope.inference.memoized.tables import ResponseTables
-from poolscope.kernels.memoized_table_chains import draw_behavior, redraw, refresh
+from poolscope.kernels.memoized_table_chains import draw_behavior, gibbs_slot_pair, refresh
 
 COUNTS = np.array([5, 2, 1])
 LOG_LAW = np.log(np.random.default_rng(3).dirichlet(np.ones(4), size=4))
@@ -60,7 +60,7 @@ def test_two_slots_are_redrawn_from_their_joint_law(name):
     expected /= expected.sum()
     found, grid = np.zeros((4, 4)), (np.arange(STEPS) + 0.5) / STEPS
     for one, two in product(grid, grid):
-        redraw(sampler.problem, chain, 0, 0, 1, sampler.workspace, one, two)
+        gibbs_slot_pair(sampler.problem, chain, 0, 0, 1, sampler.workspace, one, two)
         found[chain.table[0, 0], chain.table[0, 1]] += 1 / STEPS**2
     np.testing.assert_allclose(found, expected, atol=2 / STEPS)
     assert found[expected == 0].sum() == 0

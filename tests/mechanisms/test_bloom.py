@@ -60,11 +60,11 @@ def test_rates_of_other_objects_are_those_of_the_functions(hashes, m):
     has = has[:, :, :m].astype(float)
     common, bits = has @ has.transpose(0, 2, 1), has.sum(axis=2)
     # object z is supported where all of its bits are set, those that it shares with y by y's report
-    support = (1 - mechanism.dropped) ** common * mechanism.raised ** (bits[:, None, :] - common)
+    support = (1 - mechanism.prob_1_to_0) ** common * mechanism.prob_0_to_1 ** (bits[:, None, :] - common)
     apart = ~np.eye(UNIVERSE, dtype=bool)
     others, held = support[:, apart], np.broadcast_to(bits[:, None, :], support.shape)[:, apart]
     # how many bits an object has in a cohort is known, and no part of the variance
     variance = sum((held == d).mean() * others[held == d].var() for d in range(1, hashes + 1) if (held == d).any())
     rates = mechanism.rates
-    np.testing.assert_allclose(others.mean(), np.mean(rates.other), rtol=0.03)
-    np.testing.assert_allclose(variance / cohorts, np.mean(rates.variance), rtol=0.1)
+    np.testing.assert_allclose(others.mean(), np.mean(rates.q_star), rtol=0.03)
+    np.testing.assert_allclose(variance / cohorts, np.mean(rates.collision_variance), rtol=0.1)

@@ -190,7 +190,7 @@ def test_its_error_is_exact():
         found = learning.estimate(learning.count({"report": np.array(sent)}), 4).counts
         mean, square = mean + chance * found, square + chance * found**2
     np.testing.assert_allclose(mean, counts, rtol=1e-12)
-    np.testing.assert_allclose(square - mean**2, learning.expected(counts.astype(float)), rtol=1e-9)
+    np.testing.assert_allclose(square - mean**2, learning.variance(counts.astype(float)), rtol=1e-9)
 
 
 def test_without_all_probabilities_there_is_the_likelihood_alone():

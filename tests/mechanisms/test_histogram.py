@@ -47,10 +47,10 @@ def test_noise_is_laplace_on_a_grid(epsilon):
 @pytest.mark.parametrize("rate", [0.1, 1.0, 3.0])
 def test_noise_on_a_coarse_grid_is_two_sided_geometric(rate):
     """Where the steps are few enough to be counted."""
-    from poolscope.kernels.grouping import noisy
+    from poolscope.kernels.histogram import noisy_one_hot
 
     out = np.empty((40_000, 1))
-    noisy(np.ones(40_000, dtype=np.int64), children(np.uint64(SEED), np.arange(40_000)), rate, 1.0, out)
+    noisy_one_hot(np.ones(40_000, dtype=np.int64), children(np.uint64(SEED), np.arange(40_000)), rate, 1.0, out)
     k = np.arange(-200, 201)
     chance = np.tanh(rate / 2) * np.exp(-rate * np.abs(k))
     often = 40_000 * chance >= 5

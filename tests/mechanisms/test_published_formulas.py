@@ -97,7 +97,7 @@ def test_estimate_is_unbiased_with_the_stated_variance(name):
     counts = np.array([frequencies(mechanism, mechanism.obfuscate(objects, rng)).counts for _ in range(500)])
     assert_near(counts, COUNTS, name)
     p, q, _ = mechanism.rates
-    variance = mechanism.noise(COUNTS, N) / (p - q) ** 2
+    variance = mechanism.score_sum_variance(COUNTS, N) / (p - q) ** 2
     assert_near((counts - COUNTS) ** 2, variance, name)
     if not mechanism.binary_scores:
         return
@@ -206,7 +206,7 @@ def test_hr_gains_from_blocks(epsilon):
     def variance(name, **parameters):
         mechanism = make(name, 2600, {"epsilon": epsilon, **parameters})
         gap = mechanism.own_mean - mechanism.other_mean
-        return mechanism.noise(np.full(2600, 1.0), 2600).mean() / gap**2 / 2600
+        return mechanism.score_sum_variance(np.full(2600, 1.0), 2600).mean() / gap**2 / 2600
 
     assert variance("hr") < variance("hr", blocks=1) / (1.25 if epsilon == 2 else 5)
     assert variance("ss") < variance("hr") < 3 * variance("ss")
@@ -281,7 +281,7 @@ def test_spotme_spends_its_epsilon(epsilon, yes):
 def test_rappor_as_published():
     """f = 1/2, p = 1/2, q = 3/4 and two functions; a bit's two steps one after the other."""
     mechanism = make("rappor", 50, {"f": 0.5, "p": 0.5, "q": 0.75})
-    for bit, one in ((1, 1 - mechanism.dropped), (0, mechanism.raised)):
+    for bit, one in ((1, 1 - mechanism.prob_1_to_0), (0, mechanism.prob_0_to_1)):
         permanent = 0.5 / 2 + 0.5 * bit
         assert one == pytest.approx(permanent * 0.75 + (1 - permanent) * 0.5)
     assert mechanism.epsilon == pytest.approx(2 * log((11 / 16 * 7 / 16) / (9 / 16 * 5 / 16)))
@@ -293,10 +293,10 @@ def test_rappor_from_its_epsilon(epsilon, hashes):
     mechanism = make("rappor", 50, {"epsilon": epsilon, "hashes": hashes})
     assert mechanism.epsilon == pytest.approx(epsilon)
     assert 2 * hashes * log((2 - mechanism.f) / mechanism.f) == pytest.approx(2 * epsilon), "of all reports together"
-    assert mechanism.dropped == pytest.approx(mechanism.raised)
+    assert mechanism.prob_1_to_0 == pytest.approx(mechanism.prob_0_to_1)
     one_step = make("rappor", 50, {"epsilon": epsilon, "hashes": hashes, "f": 0.0})
     assert one_step.epsilon == pytest.approx(epsilon)
-    assert one_step.raised == pytest.approx(mechanism.raised)
+    assert one_step.prob_0_to_1 == pytest.approx(mechanism.prob_0_to_1)
 
 
 @pytest.mark.parametrize("start", [0.0, 0.4, 0.9])

@@ -11,7 +11,7 @@ from scipy import stats
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
-from poolscope.kernels.random import binomial, lay_alias, tabulate
+from poolscope.kernels.random import binomial, binomial_alias_tables, build_alias_table
 from poolscope.mechanisms import CMS, HCMS, NoHashCMS, Pure
 from poolscope.mechanisms.sketch import ones_tables
 from poolscope.population.popularity import project_to_simplex
@@ -160,7 +160,7 @@ def drawn_by_alias(weights):
     """The distribution that an alias table of these weights draws from."""
     size = len(weights)
     keep, alias = np.empty(size), np.empty((size, 2), dtype=np.uint32)
-    lay_alias(weights, np.empty(size, dtype=np.int64), keep, alias)
+    build_alias_table(weights, np.empty(size, dtype=np.int64), keep, alias)
     assert np.all((keep >= 0) & (keep <= 1 + 1e-12))
     found = keep / size
     np.add.at(found, alias[:, 0], (1 - keep) / size)
@@ -184,7 +184,7 @@ def test_alias_tables_never_draw_what_has_no_weight():
 def test_tables_hold_the_binomial_law(n, p):
     width = int(min(n, 20 * np.sqrt(n * p * (1 - p)) + 40)) + 1
     starts, keep, alias = np.empty(1, dtype=np.int64), np.empty((1, width)), np.empty((1, width, 2), dtype=np.uint32)
-    tabulate(n, p, np.empty(width), np.empty(width, dtype=np.int64), starts, keep, alias)
+    binomial_alias_tables(n, p, np.empty(width), np.empty(width, dtype=np.int64), starts, keep, alias)
     found = keep[0] / width
     np.add.at(found, alias[0, :, 0], (1 - keep[0]) / width)
     np.testing.assert_allclose(found, stats.binom.pmf(starts[0] + np.arange(width), n, p), rtol=0, atol=1e-13)

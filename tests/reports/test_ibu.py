@@ -62,7 +62,7 @@ def test_a_channel_is_unbiased_with_its_errors():
     assert_near(counts, CHANNEL_COUNTS, "channel")
     assert_near((counts - CHANNEL_COUNTS) ** 2 - np.array([one.errors**2 for one in found]), 0, "errors")
     np.testing.assert_allclose(counts.sum(axis=1), 2000)
-    expected = estimator(mechanism).expected(CHANNEL_COUNTS.astype(float))
+    expected = estimator(mechanism).variance(CHANNEL_COUNTS.astype(float))
     np.testing.assert_allclose(counts.var(axis=0), expected, rtol=0.2)
     with pytest.raises(AssertionError, match="off by"):
         assert_near((counts - CHANNEL_COUNTS) ** 2 - 1.5 * np.array([one.errors**2 for one in found]), 0, "control")

@@ -66,20 +66,20 @@ def looked(mechanism, reports, **options):
     half = len(next(iter(reports.values()))) // 2
     misfit.add({name: column[:half] for name, column in reports.items()})
     misfit.add({name: column[half:] for name, column in reports.items()})
-    return misfit.found()
+    return misfit.violation()
 
 
 @pytest.mark.parametrize("kind", mostly(statistical, [*KINDS, *CHANNELS], "cms", "hcms", "rappor", "grr", "channel"))
 def test_false_alarms_are_as_rare_as_stated(kind):
     mechanism, error, files = mechanism_of(kind), 0.2, 60
-    alarms = [looked(mechanism, reports_of(mechanism, 400, SEED + i), error=error) for i in range(files)]
+    alarms = [looked(mechanism, reports_of(mechanism, 400, SEED + i), false_alarm_rate=error) for i in range(files)]
     assert sum(map(bool, alarms)) <= stats.binom.isf(1e-4, files, error), alarms
 
 
 def test_a_rare_report_that_supports_all_objects_raises_no_alarm():
     """One in 256 reports of Hadamard response does; a hundred reports that lack it spread too little."""
     mechanism, error, files = make("hr", 150, {"epsilon": 1.0}), 0.01, 60
-    alarms = [looked(mechanism, reports_of(mechanism, 100, SEED + i), error=error) for i in range(files)]
+    alarms = [looked(mechanism, reports_of(mechanism, 100, SEED + i), false_alarm_rate=error) for i in range(files)]
     assert sum(map(bool, alarms)) <= stats.binom.isf(1e-4, files, error), alarms
 
 
@@ -234,12 +234,12 @@ def test_kept_answers_raise_no_alarm(kind):
     error, files, alarms, naive = 0.2, 40, [], []
     for i in range(files):
         mechanism, names, reports = memoized_reports(kind, 300, SEED + i)
-        firsts, misfit = FirstReports(), MisfitCheck(mechanism, error=error)
+        firsts, misfit = FirstReports(), MisfitCheck(mechanism, false_alarm_rate=error)
         for rows in (slice(0, 5000), slice(5000, None)):
             misfit.add(firsts.of(names[rows], {name: column[rows] for name, column in reports.items()}))
         assert misfit.reports == 300
-        alarms.append(misfit.found())
-        naive.append(looked(mechanism, reports, error=error))
+        alarms.append(misfit.violation())
+        naive.append(looked(mechanism, reports, false_alarm_rate=error))
     most = stats.binom.isf(1e-4, files, error)
     assert sum(map(bool, alarms)) <= most, alarms
     if kind in ("cms", "grr"):

@@ -58,7 +58,7 @@ def test_false_alarms_are_as_rare_as_stated(kind, memoize, monkeypatch):
     alarms = 0
     for seed in range(files):
         check, users = file_of(kind, SEED + seed, memoize=memoize)
-        alarms += check.found(users) is not None
+        alarms += check.violation(users) is not None
     assert alarms <= stats.binom.isf(1e-4, files, 0.2)
 
 
@@ -69,7 +69,7 @@ def test_reports_of_a_user_are_not_taken_for_independent(monkeypatch):
     alarms = 0
     for seed in range(files):
         check, users = file_of("oue", SEED + seed, memoize=True)
-        alarms += check.found(np.arange(len(users))) is not None
+        alarms += check.violation(np.arange(len(users))) is not None
     assert alarms > stats.binom.isf(1e-4, files, 0.2)
 
 
@@ -87,11 +87,11 @@ def test_the_exponent_is_found(exponent, monkeypatch):
     if exponent == 0:
         # a uniform popularity has no contrast to look for, so the users' is uniform instead
         check, users = file_of("oue", SEED, stated=stated)
-        assert check.found(users) is None
+        assert check.violation(users) is None
         assert not seen
         return
     check, users = file_of("oue", SEED, stated=stated)
-    message = check.found(users)
+    message = check.violation(users)
     found, error = seen[0][0][0], seen[0][1][0]
     if abs(exponent - 1) <= 0.5:
         assert abs(found - exponent) < 4 * error + (exponent - 1.0) ** 2
@@ -102,8 +102,8 @@ def test_the_exponent_is_found(exponent, monkeypatch):
 
 def test_few_users_say_nothing():
     check, users = file_of("identity", SEED, stated=popularity_of(SEED)[::-1])
-    assert check.found(users) is not None
-    assert check.found(users % (checks.MIN_USERS - 1)) is None
+    assert check.violation(users) is not None
+    assert check.violation(users % (checks.MIN_USERS - 1)) is None
 
 
 def test_objects_without_popularity_are_no_error():
@@ -111,7 +111,7 @@ def test_objects_without_popularity_are_no_error():
     stated[::3] = 0.0
     for kind in KINDS:
         check, users = file_of(kind, SEED, stated=stated)
-        check.found(users)
+        check.violation(users)
 
 
 def test_the_weights_are_the_most_likely_ones():

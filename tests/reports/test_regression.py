@@ -127,7 +127,7 @@ def test_the_smaller_error_is_chosen():
     many = next(drawn(FEW["rappor"], 200_000, 1))[1]
     assert (few.method, many.method) == ("linear", "regression")
     for reports in (2000, 200_000):
-        chosen = SupportEstimator(FEW["rappor"](1)).expected(reports * POPULARITY)
+        chosen = SupportEstimator(FEW["rappor"](1)).variance(reports * POPULARITY)
         linear = sum(variance_of_linear(FEW["rappor"](1), reports * POPULARITY))
         assert chosen.mean() <= linear.mean()
 
@@ -220,13 +220,13 @@ def test_p_star_and_q_star_are_those_of_the_table(name):
     own, other = {
         "cms": (mechanism.p_star, getattr(mechanism, "flip", 0)),
         "hcms": (mechanism.p_star, 0.5),
-        "basic rappor": (1 - getattr(mechanism, "dropped", 0), getattr(mechanism, "raised", 0)),
+        "basic rappor": (1 - getattr(mechanism, "prob_1_to_0", 0), getattr(mechanism, "prob_0_to_1", 0)),
     }[name]
     assert mechanism.p_star == pytest.approx(own)
     assert mechanism.q_star == pytest.approx(np.mean(own * share + other * (1 - share)))
     # the variance of Bloom filters takes cohorts for independent
     if name != "basic rappor":
-        assert mechanism.rates.variance == pytest.approx((own - other) ** 2 * share.var())
+        assert mechanism.rates.collision_variance == pytest.approx((own - other) ** 2 * share.var())
 
 
 def test_bloom_filters_of_a_table():
@@ -240,10 +240,10 @@ def test_bloom_filters_of_a_table():
         bits[np.arange(5)[:, None], np.arange(20), positions[:, h]] = True
     bits = bits[..., :8].astype(float)
     common, held = bits @ bits.transpose(0, 2, 1), bits.sum(axis=2)
-    q, p = 1 - mechanism.dropped, mechanism.raised
+    q, p = 1 - mechanism.prob_1_to_0, mechanism.prob_0_to_1
     supported = q**common * p ** (held[:, :, None] - common)
-    np.testing.assert_allclose(mechanism.rates.own, np.mean(q**held, axis=0))
+    np.testing.assert_allclose(mechanism.rates.p_star, np.mean(q**held, axis=0))
     off = ~np.eye(20, dtype=bool)
     expected = [supported.mean(axis=0)[z][off[z]].mean() for z in range(20)]
-    np.testing.assert_allclose(mechanism.rates.other, expected)
+    np.testing.assert_allclose(mechanism.rates.q_star, expected)
     assert mechanism.q_star == pytest.approx(np.mean(expected))

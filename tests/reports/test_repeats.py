@@ -35,7 +35,7 @@ def looked(device, traces, seed, sent=None, error=1e-4):
     users = user_keys(seed, np.arange(len(traces)))
     repeats = RepeatCheck(device, 0.0, error)
     repeats.add(reports_of(sent or device, traces, users))
-    return repeats.found(np.repeat(np.arange(len(traces)), traces.shape[1]))
+    return repeats.violation(np.repeat(np.arange(len(traces)), traces.shape[1]))
 
 
 def traces_of(seed, concentration=0.3):

@@ -9,7 +9,7 @@ from cases.synthetic import SEED
 from poolscope.cli.files import print_estimate
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import GRR, Channel
-from poolscope.reports.channel import shrunk, unevenness
+from poolscope.reports.channel import prior_variance, ridge_counts
 from poolscope.reports.frequencies import estimator, frequencies
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.estimate import estimate
@@ -39,7 +39,7 @@ def test_no_linear_estimate_has_smaller_errors(matrix):
     t = reports * (reports - 1) / (objects * (objects + 1))
     total, gain = 0.0, np.zeros((objects, 2))
     for chance, counts, seen in every_case(matrix, reports):
-        found = shrunk(matrix, seen, t)
+        found = ridge_counts(matrix, seen, t)
         assert found.sum() == pytest.approx(reports)
         total += chance
         gain += chance * np.outer(found - counts, seen)
@@ -55,11 +55,11 @@ def drawn(matrix, reports, rng):
 def test_unevenness_is_read_off_the_histogram():
     rng, reports = np.random.default_rng(SEED), 3000
     matrix = rng.dirichlet(np.ones(4), 6)
-    found = np.array([unevenness(matrix, drawn(matrix, reports, rng)[1]) for _ in range(600)])
+    found = np.array([prior_variance(matrix, drawn(matrix, reports, rng)[1]) for _ in range(600)])
     expected = reports * (reports - 1) / (6 * 7)
     assert abs(found.mean() - expected) < 4 * found.std(ddof=1) / np.sqrt(len(found))
     even = np.bincount(np.arange(3000) % 4)
-    assert unevenness(np.full((6, 4), 0.25) + 0.01 * np.eye(6, 4) - 0.0025, even) >= 0
+    assert prior_variance(np.full((6, 4), 0.25) + 0.01 * np.eye(6, 4) - 0.0025, even) >= 0
 
 
 def test_it_states_no_errors():

@@ -72,7 +72,7 @@ def test_closed_variances_of_dbitflip_and_pi_rappor(epsilon):
     nobody, half = np.zeros(SIZE), math.exp(epsilon / 2)
     for d in (1, 4, SIZE):
         mechanism = DBitFlip(universe=SIZE, epsilon=epsilon, d=d)
-        of_all = mechanism.noise(nobody, REPORTS) / (mechanism.own_mean - mechanism.other_mean) ** 2
+        of_all = mechanism.score_sum_variance(nobody, REPORTS) / (mechanism.own_mean - mechanism.other_mean) ** 2
         np.testing.assert_allclose(of_all, REPORTS * SIZE / d * half / (half - 1) ** 2, rtol=1e-9)
     mechanism = PIRappor(universe=SIZE, epsilon=epsilon)
     p, q = mechanism.p_star, mechanism.q_star
@@ -110,7 +110,7 @@ def test_estimates_are_right_and_their_errors_hold(name):
         own, support_prob_no_collision = mechanism.own_mean, mechanism.moments(mechanism.flip)[0]
         found = (sums - REPORTS * support_prob_no_collision) / (own - support_prob_no_collision)
         truth = np.bincount(mechanism.bucket_of, weights=COUNTS)[mechanism.bucket_of]
-        variance = mechanism.noise(COUNTS.astype(float), REPORTS) / (own - support_prob_no_collision) ** 2
+        variance = mechanism.score_sum_variance(COUNTS.astype(float), REPORTS) / (own - support_prob_no_collision) ** 2
     else:
         found = np.array([frequencies(mechanism, sent(mechanism, SEED + i)).counts for i in range(draws)])
         truth, variance = COUNTS, variance_of_linear(mechanism, COUNTS.astype(float))[0]

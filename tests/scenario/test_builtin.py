@@ -85,7 +85,7 @@ def test_what_is_invented_is_said(name):
 def test_rappor_has_the_published_noise(name, published, flipped, epsilon):
     found = mechanism_of(name)
     assert (found.m, found.hashes, found.cohorts, found.f, found.p, found.q) == published
-    assert (found.raised, found.dropped) == (pytest.approx(flipped), pytest.approx(flipped))
+    assert (found.prob_0_to_1, found.prob_1_to_0) == (pytest.approx(flipped), pytest.approx(flipped))
     assert found.epsilon == pytest.approx(epsilon)
     assert load_scenario(name).memoizes == name.startswith("chrome")
 

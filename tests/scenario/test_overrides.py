@@ -20,7 +20,7 @@ def scenario():
 
 def test_nothing_asked_changes_nothing(scenario):
     assert with_overrides(scenario) is scenario
-    assert scenario.asked == {}
+    assert scenario.overrides == {}
 
 
 def test_what_is_asked_is_what_the_text_says(scenario):
@@ -29,7 +29,7 @@ def test_what_is_asked_is_what_the_text_says(scenario):
     assert found.attack.threshold == 0.8
     assert (found.mechanism.kind, found.mechanism.parameters) == ("hcms", {"epsilon": 2.0, "m": 32, "hashes": 64})
     assert parse(found.text, name="instantaneous").dump() == found.dump()
-    assert found.asked == {"observations": [2, 5], "threshold": 0.8, "epsilon": 2, "mechanism": "hcms"}
+    assert found.overrides == {"observations": [2, 5], "threshold": 0.8, "epsilon": 2, "mechanism": "hcms"}
     assert with_overrides(scenario, mechanism="grr").mechanism.parameters == {"epsilon": 4}, "epsilon stays"
     assert with_overrides(scenario, epsilon=1).mechanism.parameters == {"epsilon": 1, "m": 32, "hashes": 64}
     assert with_overrides(scenario, mechanism="identity", epsilon=1).mechanism.parameters == {}

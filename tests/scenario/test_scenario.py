@@ -11,7 +11,7 @@ import pytest
 from poolscope.core.errors import InputError
 from poolscope.population import popularity
 from poolscope.scenario import scenario
-from poolscope.scenario.model import is_inside
+from poolscope.scenario.tables import is_inside
 
 UNIVERSE = "[universe]\nsize = 10\npools = { a = 2, b = 3 }\n"
 MECHANISM = '[mechanism]\nkind = "cms"\nepsilon = 4\n'

@@ -160,12 +160,12 @@ def mechanisms(universe: ps.Universe) -> list[ps.mechanisms.Mechanism]:
     grr = ps.mechanisms.GRR(universe=SIZE, epsilon=1.0)
     pure: ps.mechanisms.Pure = grr
     countable: ps.mechanisms.FrequencyOracle = grr
-    rates: ps.mechanisms.Rates = countable.rates
+    rates: ps.mechanisms.SupportProbabilities = countable.rates
     column: ps.mechanisms.ReportColumn = grr.report_columns["value"]
     channel: ps.mechanisms.Likelihood = ps.mechanisms.Channel(universe=2, matrix=np.array([[0.75, 0.25], [0.25, 0.75]]))
     adapted: ps.mechanisms.Adapted = ps.mechanisms.adapt(Own(), universe)
     views = ps.mechanisms.PoolWeights(np.zeros((1, SIZE), dtype=np.uint32), np.full((1, SIZE), 1.0 / SIZE), 1)
-    print(pure.p_star, rates.own, column.size, channel.universe, grr.mass({"value": np.array([0, 1])}, views).shape)
+    print(pure.p_star, rates.p_star, column.size, channel.universe, grr.mass({"value": np.array([0, 1])}, views).shape)
     print(sorted(ps.mechanisms.MECHANISMS))
     return [
         adapted,

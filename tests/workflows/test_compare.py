@@ -320,7 +320,7 @@ def test_the_command(tmp_path):
 
 def test_the_counts_and_the_threshold_that_are_asked_for(scenario):
     found = compare(scenario, ["grr"], [4], users=20, estimate_from=100, observations=[2, 5], threshold=0.6)
-    assert (found.n, found.scenario.asked) == (5, {"observations": [2, 5], "threshold": 0.6})
+    assert (found.n, found.scenario.overrides) == (5, {"observations": [2, 5], "threshold": 0.6})
     assert all((r.threshold, r.exposed_at) == (0.6, 0.6) for r in found.results)
     assert "It is at least 60% confident about" in summary_text(found)
     assert "--observations 2,5 --threshold 0.6" in page_of(found)

@@ -7,7 +7,7 @@ from pathlib import Path
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS
 from poolscope.core.errors import as_options
-from poolscope.html.advise import answer, cap_text, decimal_percent, fact, refusal
+from poolscope.html.advise import answer, cap_text, decimal_percent, refusal, three_digits
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.text import number
 from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation
@@ -108,7 +108,9 @@ def _alternatives(advice: Advice) -> TextTable:
     table = TextTable(title=title, heads=heads, keys=1, left=("mechanism",), box=None)
     for one in advice.alternatives:
         cap, epsilons = cap_text(one.cap.value, advice.horizon), (digits(one.epsilon), total(one.total_epsilon))
-        table.add(one.criterion, one.mechanism, *epsilons, *_shares(one), cap, fact(one.rmse), one.meets_targets)
+        table.add(
+            one.criterion, one.mechanism, *epsilons, *_shares(one), cap, three_digits(one.rmse), one.meets_targets
+        )
     table.section()
     return table
 

@@ -117,7 +117,7 @@ Scenario = Annotated[str, typer.Argument(metavar="SCENARIO", **_SCENARIO)]
 ScenarioOption = Annotated[str, typer.Option("--scenario", metavar="SCENARIO", **_SCENARIO)]
 
 
-def waited() -> float:
+def elapsed() -> float:
     """Return the seconds since the start of the process."""
     return time.perf_counter() - STARTED
 

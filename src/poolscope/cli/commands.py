@@ -23,7 +23,7 @@ from poolscope.cli.app import (
     Threshold,
     app,
     command,
-    waited,
+    elapsed,
 )
 
 #: Allocations between garbage collections: most objects of a command live until its end.
@@ -50,7 +50,7 @@ def audit(
     ] = None,
 ) -> None:
     """Simulate the pool inference attack and report what it reveals."""
-    from poolscope.cli.progress import going_on, working
+    from poolscope.cli.progress import resume_command, working
 
     with working("Simulating") as work:
         from poolscope.cli.app import counts
@@ -62,8 +62,8 @@ def audit(
 
         loaded = load_scenario(scenario)
         folder = out or (last_folder if resume else new_folder)(f"poolscope-{loaded.name}")
-        again = going_on(folder if out is None else None, resume)
-        work.kept = lambda: finished_users(folder, again)
+        again = resume_command(folder if out is None else None, resume)
+        work.saved_message = lambda: finished_users(folder, again)
         with running(work, engine, scheduler) as own:
             summary = audit(
                 loaded,
@@ -78,7 +78,7 @@ def audit(
                 resume=resume,
                 progress=work,
             )
-    print_audit(summary, folder / "report.html", waited())
+    print_audit(summary, folder / "report.html", elapsed())
 
 
 @command("poolscope reproduce --users 2000")
@@ -100,17 +100,17 @@ def reproduce(
     scheduler: Scheduler = None,
 ) -> None:
     """Reproduce the paper's experiments and compare with the published values."""
-    from poolscope.cli.progress import going_on, working
+    from poolscope.cli.progress import resume_command, working
 
     with working("Reproducing") as work:
         from poolscope.cli.progress import running
         from poolscope.cli.reproduction import finished_experiments, print_reproduction
         from poolscope.paper.reproduce import reproduce
 
-        work.kept = lambda: f"{finished_experiments(out)}, {going_on()}"
+        work.saved_message = lambda: f"{finished_experiments(out)}, {resume_command()}"
         with running(work, engine, scheduler) as own:
             done = reproduce(names or [], out, users=users, seed=seed, traces=traces, engine=own, progress=work)
-    print_reproduction(done, out / "reproduction.html", waited())
+    print_reproduction(done, out / "reproduction.html", elapsed())
 
 
 @command("poolscope check mine.toml --samples 1000000")
@@ -204,7 +204,7 @@ def compare(
                 out=folder,
                 progress=work,
             )
-    print_comparison(done, folder / "comparison.html", waited())
+    print_comparison(done, folder / "comparison.html", elapsed())
 
 
 @command("poolscope advise apple-emojis --max-exposed 0.05 --max-error 0.002 --devices 200000 --mechanism cms,olh,oue")
@@ -288,7 +288,7 @@ def advise(
                 out=folder,
                 progress=work,
             )
-    print_advice(done, folder / "advice.html", waited())
+    print_advice(done, folder / "advice.html", elapsed())
     raise typer.Exit(1 if done.recommendation.meets_targets == NO else 0)
 
 
@@ -360,14 +360,14 @@ def figures(
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
-    from poolscope.cli.exit import say
+    from poolscope.cli.exit import print_error
 
-    say(Warning(message))
+    print_error(Warning(message))
 
 
 def main() -> None:
     """Run a command; print errors of the package in one line and exit with a code."""
-    from poolscope.cli.exit import leave, replace_unencodable
+    from poolscope.cli.exit import exit_with, replace_unencodable
     from poolscope.core.errors import PoolscopeError, Stopped
     from poolscope.core.suppress_stderr import enable
 
@@ -382,12 +382,12 @@ def main() -> None:
     except PoolscopeError as error:
         if DEBUG in os.environ and not isinstance(error, Stopped):
             raise
-        leave(error)
+        exit_with(error)
     except MemoryError:
-        leave(PoolscopeError("not enough memory; use fewer users, reports or objects"))
+        exit_with(PoolscopeError("not enough memory; use fewer users, reports or objects"))
     except OSError as error:
         # the disk is full, or a folder is read-only
-        leave(error)
+        exit_with(error)
 
 
 def program() -> NoReturn:

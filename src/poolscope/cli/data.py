@@ -136,7 +136,7 @@ def attack(
         raise InputError("must have `out`, the table that it describes", value=str(html), place="--html")
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts
-        from poolscope.cli.files import print_attack, print_links, print_story
+        from poolscope.cli.files import print_attack, print_links, print_user_attack
         from poolscope.cli.progress import running
         from poolscope.core.tables import check_outputs
         from poolscope.scenario.scenario import load_scenario
@@ -188,7 +188,7 @@ def attack(
 
             write_page(found, loaded, reports, out, html)
     if user is not None:
-        print_story(story, out)
+        print_user_attack(story, out)
     else:
         # the HTML report lists them anyway
         print_attack(found if top else replace(found, top=()), out, html, linked_out)

@@ -50,16 +50,16 @@ class Ended(KeyboardInterrupt):
 
 
 @contextmanager
-def stoppable(kept: Callable[[], str]) -> Iterator[None]:
+def stoppable(saved_message: Callable[[], str]) -> Iterator[None]:
     """Turn Ctrl-C, TERM and HUP into `Stopped`, whose message says what is saved."""
     asked: list[int] = []
     heard = False
 
     def stopped(number: int) -> Stopped:
-        return Stopped(f"stopped; {kept()}", code=128 + number)
+        return Stopped(f"stopped; {saved_message()}", code=128 + number)
 
     def give_up() -> None:
-        say(stopped(asked[0]))
+        print_error(stopped(asked[0]))
         os._exit(128 + asked[0])
 
     def end(number: int, _: object) -> None:
@@ -104,17 +104,17 @@ def stoppable(kept: Callable[[], str]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def say(error: Exception) -> None:
+def print_error(error: Exception) -> None:
     """Print an error in one line."""
     print(f"poolscope: {as_options(one_line(str(error)))}", file=sys.stderr)
 
 
-def leave(error: Exception) -> NoReturn:
+def exit_with(error: Exception) -> NoReturn:
     """Print what is wrong, or what a stopped command saved, in one line, and exit."""
     if isinstance(error, Stopped):
         for number in ENDING:  # exiting already: a second signal must not print a traceback
             signal.signal(number, signal.SIG_IGN)
-    say(error)
+    print_error(error)
     suppress_for_good()
     raise SystemExit(error.code if isinstance(error, Stopped) else 2 if isinstance(error, InputError) else 1)
 

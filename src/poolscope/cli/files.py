@@ -88,7 +88,7 @@ def print_links(linked: pl.DataFrame, out: Path) -> None:
     _print_place(console, "Links", out)
 
 
-def print_story(story: UserAttack, out: Path | None) -> None:
+def print_user_attack(story: UserAttack, out: Path | None) -> None:
     """Print one user report by report: the support of each pool, the log Bayes factor, and the posterior."""
     console = Terminal()
     heads = [f"{kind}\n{visible(pool)}" for kind in KINDS for pool in story.pools]

@@ -28,7 +28,7 @@ from poolscope.workflows.rerun import Rerun, rerun_advice, rerun_audit, rerun_co
 REMEDY = "name a folder of audit, compare, advise or reproduce"
 
 
-class Finished(NamedTuple):
+class FolderKind(NamedTuple):
     """How a folder is read, rendered and drawn."""
 
     read: Callable[[Path], Any]
@@ -46,20 +46,20 @@ def _refuse_page(_: Any, folder: Path) -> Path:
     raise InputError("a reproduction cannot be rendered from its folder alone", file=folder, remedy=remedy)
 
 
-RUN = Finished(read_run, lambda run, _: audit.write_page(run), audit_figures.pictures, rerun_audit)
+RUN = FolderKind(read_run, lambda run, _: audit.write_page(run), audit_figures.pictures, rerun_audit)
 
 MARKED = {
     "manifest.json": RUN,
     "summary.json": RUN,
     "outcomes": RUN,
-    "plays": Finished(_read_plays, _refuse_page, reproduction.pictures, rerun_reproduction),
-    COMPARISON: Finished(read_comparison, compare.write_page, compare.pictures, rerun_comparison),
-    ADVICE: Finished(read_advice, advise.write_page, advise_figures.pictures, rerun_advice),
+    "plays": FolderKind(_read_plays, _refuse_page, reproduction.pictures, rerun_reproduction),
+    COMPARISON: FolderKind(read_comparison, compare.write_page, compare.pictures, rerun_comparison),
+    ADVICE: FolderKind(read_advice, advise.write_page, advise_figures.pictures, rerun_advice),
 }
 """Kinds of folders, by a file that they contain."""
 
 
-def _kind(folder: Path) -> Finished:
+def _kind(folder: Path) -> FolderKind:
     if not folder.is_dir():
         raise InputError("there is no such folder", file=folder, remedy=REMEDY)
     found = next((kind for mark, kind in MARKED.items() if (folder / mark).exists()), None)

@@ -27,10 +27,10 @@ COMPILING = "Compiling kernels (once after installation)"
 
 
 class Work(Progress):
-    """The progress of a command; `kept` returns what is saved if it is stopped now."""
+    """The progress of a command; `saved_message` returns what is saved if it is stopped now."""
 
     def __init__(self) -> None:
-        self.kept: Callable[[], str] = lambda: "nothing was written"
+        self.saved_message: Callable[[], str] = lambda: "nothing was written"
 
     def compiling(self) -> None:
         """A kernel is being compiled."""
@@ -135,7 +135,7 @@ def working(title: str, what: str = "users") -> Iterator[Work]:
     console = Terminal(stderr=True)
     if not console.is_terminal:
         logged = _Logged(title, what)
-        with stoppable(lambda: logged.kept()), logged.printing():
+        with stoppable(lambda: logged.saved_message()), logged.printing():
             yield logged
         return
     columns = (
@@ -148,11 +148,11 @@ def working(title: str, what: str = "users") -> Iterator[Work]:
     )
     with rich.Progress(*columns, console=console, transient=True) as bar:
         work = _Shown(bar, title, what)
-        with stoppable(lambda: work.kept()):
+        with stoppable(lambda: work.saved_message()):
             yield work
 
 
-def going_on(folder: Path | None = None, resume: bool | None = None) -> str:
+def resume_command(folder: Path | None = None, resume: bool | None = None) -> str:
     """Return the command that resumes this one: the same folder, and --resume where there is such an option."""
     more = [] if folder is None else ["--out", str(folder)]
     more += ["--resume"] if resume is False else []

@@ -8,7 +8,7 @@ from poolscope.cli.rerun import SCHEMAS
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.metrics.models import json_schema
 from poolscope.paper.runner import Reproduction
-from poolscope.scenario.schema import scenario_schema
+from poolscope.scenario.json_schema import scenario_schema
 from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.audit.run_folder import Manifest, Summary
 from poolscope.workflows.compare import Comparison

@@ -80,7 +80,7 @@ class InputError(PoolscopeError):
         super().__init__(rule)
         self.rule = rule
         # as text, since errors are pickled between processes and values may not be
-        self.got = None if value is _NOTHING else shown(value)
+        self.got = None if value is _NOTHING else format_value(value)
         self.place = place
         self.file = None if file is None else str(file)
         self.remedy = remedy
@@ -171,7 +171,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return _shortened("known: " + ", ".join(names), MAX_PART_LENGTH)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as shown in messages: one line of at most :data:`MAX_VALUE_LENGTH` characters."""
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         value = value.item()  # np.float64(-1.0) is shown as -1.0

@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poolscope.core.errors import InputError, reading, shown
+from poolscope.core.errors import InputError, format_value, reading
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -65,7 +65,7 @@ def folder_files(folder: Path, ending: str, kind: str) -> list[Path]:
             rule, remedy = f"a folder must hold {kind} alone", "move it out of the folder"
             raise InputError(rule, value=path.name, file=folder, remedy=remedy)
     if others:
-        names = ", ".join(shown(path.name) for path in others[:3])
+        names = ", ".join(format_value(path.name) for path in others[:3])
         more = f" and {len(others) - 3:,} more" if len(others) > 3 else ""
         warnings.warn(f"{folder}: ignored {names}{more}, which are not {kind}", stacklevel=3)
     for path in wanted:
@@ -158,7 +158,7 @@ def unshared(rule: str, path: Path) -> InputError:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Lock a folder, or raise an `InputError` where another process has locked it; the lock file is removed."""
     lock = _acquired(folder / LOCK)
     if lock is None:
@@ -175,7 +175,7 @@ def claimed(folder: Path) -> Iterator[None]:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with held(folder):
+        with locked(folder):
             yield
     finally:
         for path in made:
@@ -252,12 +252,12 @@ def parse_json(text: str, place: str | None = None) -> Any:
         raise InputError(f"must be JSON: {message}", place=place) from error
 
 
-def plain(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
     """Return a value for JSON, which has neither infinity nor NaN: infinity becomes a string, NaN null."""
     if isinstance(value, dict):
-        return {key: plain(entry) for key, entry in value.items()}
+        return {key: json_safe(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
+        return [json_safe(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value

@@ -27,7 +27,9 @@ def available_cores() -> int:
 def available_memory() -> int | None:
     """Return the bytes that this process may still allocate, by all limits that are known; None if none is."""
     found = [
-        bytes_ for bytes_ in (_of_the_machine(), *map(_of_a_group, GROUPS), _of_the_process()) if bytes_ is not None
+        bytes_
+        for bytes_ in (_memory_of_system(), *map(_memory_of_cgroup, GROUPS), _memory_under_ulimit())
+        if bytes_ is not None
     ]
     return min(found, default=None)
 
@@ -61,7 +63,7 @@ def available_disk(folder: Path) -> int:
     return shutil.disk_usage(nearest_folder(folder)).free
 
 
-def _of_the_machine() -> int | None:
+def _memory_of_system() -> int | None:
     with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -69,14 +71,14 @@ def _of_the_machine() -> int | None:
     return None
 
 
-def _of_a_group(files: tuple[str, str]) -> int | None:
+def _memory_of_cgroup(files: tuple[str, str]) -> int | None:
     with suppress(OSError, ValueError):  # "max" is no number: no limit
         limit, used = (int(Path(file).read_text()) for file in files)
         return max(limit - used, 0)
     return None
 
 
-def _of_the_process() -> int | None:
+def _memory_under_ulimit() -> int | None:
     """Return the remaining bytes under `ulimit -v`."""
     with suppress(ImportError, OSError, ValueError):
         import resource

@@ -16,9 +16,9 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.protocols import (
-    Rates,
     ReportColumn,
     Reports,
+    SupportProbabilities,
     check_finite_epsilon,
     check_objects,
     derived_field,
@@ -26,7 +26,7 @@ from poolscope.mechanisms.protocols import (
     set_frozen,
 )
 from poolscope.mechanisms.pure import Likelihood, ScoreOracle
-from poolscope.mechanisms.unary import as_bytes, check_bits, threshold, words_of
+from poolscope.mechanisms.unary import as_bytes, as_fixed_point, check_bits, words_of
 
 #: Resolution of the score of a bit that is not among the positions.
 GRID = 1 << 20
@@ -127,13 +127,13 @@ class DBitFlip(ScoreOracle, Likelihood):
         out = np.empty((len(keys), words_of(self.buckets)), dtype=np.uint64)
         share = self.d / self.buckets
         first = np.zeros(len(keys), dtype=np.int64)
-        kernels.choose_subsets(first, keys, self.buckets, self.d, share, threshold(min(share, 0.5)), out)
+        kernels.choose_subsets(first, keys, self.buckets, self.d, share, as_fixed_point(min(share, 0.5)), out)
         return out
 
     def responses(self, buckets: Integers, keys: Keys) -> NDArray[np.uint64]:
         """Return (reports, words) the bits of all buckets, for each key and the bucket of its object."""
         out = np.empty((len(keys), words_of(self.buckets)), dtype=np.uint64)
-        kernels.flip_bits(buckets, keys, self.buckets, threshold(self.flip), threshold(self.flip), out)
+        kernels.flip_bits(buckets, keys, self.buckets, as_fixed_point(self.flip), as_fixed_point(self.flip), out)
         return out
 
     def sent(self, positions: NDArray[np.uint64], responses: NDArray[np.uint64]) -> Reports:
@@ -211,21 +211,21 @@ class DBitFlip(ScoreOracle, Likelihood):
 
     @property
     def other_mean(self) -> float:
-        return float(np.mean(self.rates.other))
+        return float(np.mean(self.rates.q_star))
 
     @property
-    def rates(self) -> Rates:
-        """Rates by object: other objects of its bucket always support it."""
+    def rates(self) -> SupportProbabilities:
+        """Support probabilities by object: other objects of its bucket always support it."""
         own, support_prob_no_collision = self.own_mean, self.moments(self.flip)[0]
         others = np.bincount(self.bucket_of)[self.bucket_of] - 1.0
         share = others / max(1, self.universe - 1)
-        return Rates(
+        return SupportProbabilities(
             own,
             support_prob_no_collision + (own - support_prob_no_collision) * share,
             (own - support_prob_no_collision) ** 2 * share * (1.0 - share),
         )
 
-    def noise(self, counts: Floats, reports: float) -> Floats:
+    def score_sum_variance(self, counts: Floats, reports: float) -> Floats:
         inside = np.bincount(self.bucket_of, weights=counts)[self.bucket_of]
         own, other = self.moments(1.0 - self.flip)[1], self.moments(self.flip)[1]
         out: Floats = inside * own + (reports - inside) * other

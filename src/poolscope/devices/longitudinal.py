@@ -18,14 +18,14 @@ import numpy as np
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.grr import GRR, randomized_response
 from poolscope.mechanisms.protocols import check_epsilon, check_finite_epsilon, derived_field, set_frozen
-from poolscope.mechanisms.pure import Sized
+from poolscope.mechanisms.pure import BasicPureMechanism
 from poolscope.mechanisms.unary import Unary, optimized, symmetric
 
 Round = Callable[[float], tuple[float, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Longitudinal(Sized):
+class Longitudinal(BasicPureMechanism):
     """A pure mechanism that composes a permanent and an instantaneous round.
 
     Parameters

@@ -31,13 +31,13 @@ from poolscope.devices.protocols import (
     identical_reports,
     response_keys,
 )
-from poolscope.kernels import hadamard, unary
+from poolscope.kernels import local_hashing, unary
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.checking import check_mechanism
 from poolscope.mechanisms.protocols import Mechanism, Reports, check_objects, require_likelihood
 from poolscope.mechanisms.pure import tabulate_over_reports
 from poolscope.mechanisms.rappor import Rappor
-from poolscope.mechanisms.unary import as_bytes, threshold, words_of
+from poolscope.mechanisms.unary import as_bytes, as_fixed_point, words_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,9 +188,11 @@ class MemoizedResponse(Memoizing):
         key.
         """
         mechanism, (permanent, out) = self.mechanism, np.empty((2, len(slots)), dtype=np.int64)
-        hadamard.respond(slots, response_keys(slots, users), mechanism.values, mechanism.permanent[0], permanent)
+        local_hashing.randomized_response(
+            slots, response_keys(slots, users), mechanism.values, mechanism.permanent[0], permanent
+        )
         keys = fresh_keys(users, event_index)
-        hadamard.respond(permanent, keys, mechanism.values, mechanism.instantaneous[0], out)
+        local_hashing.randomized_response(permanent, keys, mechanism.values, mechanism.instantaneous[0], out)
         return out
 
     def distribution(self, reports: Reports, slot_value: Integers) -> NoisyValues:
@@ -224,7 +226,7 @@ class MemoizedHash(MemoizedResponse):
     def seeds(self, users: Keys) -> NDArray[np.int64]:
         """Return (users,) the seed of each user."""
         out = np.empty(len(users), dtype=np.int64)
-        hadamard.seeds(device_keys(users), np.uint64(64 - self.mechanism.seed_bits), out)
+        local_hashing.seeds(device_keys(users), np.uint64(64 - self.mechanism.seed_bits), out)
         return out
 
     def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
@@ -261,7 +263,7 @@ class MemoizedFlips(Memoizing):
         """Return (reports, words) the memoized bits for objects (reports,), each of the user with that key."""
         m, (p, q) = self.mechanism.universe, self.mechanism.permanent
         out = np.empty((len(objects), words_of(m)), dtype=np.uint64)
-        unary.flip_bits(objects, response_keys(objects, users), m, threshold(q), threshold(1.0 - p), out)
+        unary.flip_bits(objects, response_keys(objects, users), m, as_fixed_point(q), as_fixed_point(1.0 - p), out)
         return out
 
     def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
@@ -269,7 +271,9 @@ class MemoizedFlips(Memoizing):
         check_objects(objects, m)
         permanent = self.permanent_bits(objects, users)
         out, lost = np.empty_like(permanent), np.empty(permanent.shape[1], dtype=np.uint64)
-        unary.flip_bits_again(permanent, fresh_keys(users, event_index), m, threshold(q), threshold(1.0 - p), lost, out)
+        unary.flip_bits_again(
+            permanent, fresh_keys(users, event_index), m, as_fixed_point(q), as_fixed_point(1.0 - p), lost, out
+        )
         return {"bits": as_bytes(out, m)}
 
     def likelihood(self, reports: Reports) -> ReportLikelihood:

@@ -21,7 +21,7 @@ from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import KeyStream, children
 from poolscope.mechanisms.checking import check_mechanism
-from poolscope.mechanisms.custom import is_ours, owner
+from poolscope.mechanisms.custom import is_builtin_class, owner
 from poolscope.mechanisms.protocols import Mechanism, Reports, distinct
 
 
@@ -250,7 +250,7 @@ class Memoizing(ABC):
         if not isinstance(self.mechanism, self.kind):
             raise InputError(f"must be a mechanism {self.kind.__name__}", value=kind.__name__)
         check_mechanism(self.mechanism)
-        if not is_ours(owner(kind, "report")):
+        if not is_builtin_class(owner(kind, "report")):
             rule = f"{kind.__name__} overrides report, which a device that memoizes does not call"
             raise InputError(rule, remedy="take poolscope.mechanisms.Memoized(mechanism), or Fresh(mechanism)")
 

@@ -67,12 +67,12 @@ class Games:
         self._estimates: OrderedDict[str, list[Floats]] = OrderedDict()
         self._estimate = threading.Lock()
 
-    def at_once(self, scenario: Scenario, seed: int) -> tuple[Game, list[str]]:
+    def without_pending_estimates(self, scenario: Scenario, seed: int) -> tuple[Game, list[str]]:
         """Return the game without adversaries whose estimate is pending, and their names."""
         waiting = [a.name for i, a in enumerate(scenario.adversaries) if not self._ready(scenario, i, seed)]
         return self._game(scenario, seed, waiting, Local()), waiting
 
-    def whole(self, scenario: Scenario, seed: int, engine: Local) -> Game:
+    def complete(self, scenario: Scenario, seed: int, engine: Local) -> Game:
         """Return the scenario's own game, with all estimates."""
         return self._game(scenario, seed, [], engine)
 
@@ -240,12 +240,12 @@ def _of(adversary: str, table: pl.DataFrame, n: int | None = None) -> pl.DataFra
 
 def answers(scenario: Scenario, n: int, seed: int, games: Games, engine: Local) -> Iterator[Answer]:
     """Yield the answer from few users without pending adversaries, then from more users."""
-    game, waiting = games.at_once(scenario, seed)
+    game, waiting = games.without_pending_estimates(scenario, seed)
     if waiting:
         sample = Sample(game, n, seed, engine)
         sample.grow(sample.sizes[0])
         yield sample.answer(waiting)
-        game = games.whole(scenario, seed, engine)
+        game = games.complete(scenario, seed, engine)
     yield from refined(Sample(game, n, seed, engine))
 
 
@@ -268,6 +268,6 @@ def side_by_side(
     settings: Sequence[tuple[Scenario, int, int]], games: Games, engine: Local
 ) -> Iterator[tuple[int, Answer]]:
     """Yield the index and answer of each setting (scenario, n, seed), then again from more users."""
-    samples = [Sample(games.whole(scenario, seed, engine), n, seed, engine) for scenario, n, seed in settings]
+    samples = [Sample(games.complete(scenario, seed, engine), n, seed, engine) for scenario, n, seed in settings]
     for several in zip(*(refined(sample) for sample in samples), strict=False):
         yield from enumerate(several)

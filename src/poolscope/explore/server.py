@@ -29,14 +29,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from poolscope import __version__
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.core.files import plain
+from poolscope.core.files import json_safe
 from poolscope.core.tables.reading import ENDINGS
 from poolscope.explore import view
 from poolscope.explore.answers import Games, Sample, Stoppable, answers, side_by_side
 from poolscope.explore.one_user import user_history
-from poolscope.explore.people import UserTable, users_of_posteriors, users_of_run
 from poolscope.explore.settings import Scenarios, Setting, controls, setting_text
 from poolscope.explore.streams import RETRY_AFTER, AllStreamsBusy, Streams
+from poolscope.explore.user_table import UserTable, users_of_posteriors, users_of_run
 from poolscope.html.render import javascript, render
 from poolscope.inference.levels import in_percent
 from poolscope.scenario.scenario import load_scenario
@@ -120,7 +120,7 @@ def application(explorer: Explorer, token: str, port: int) -> ASGIApp:
         "controls": _controls,
         "answers": _answers,
         "comparison": _comparison,
-        "story": _story,
+        "story": _user_history,
         "toml": _toml,
         "people": _people,
         "growth": _growth,
@@ -205,14 +205,14 @@ def _comparison(explorer: Explorer, request: Request) -> Response:
     return explorer.streams.open(found)
 
 
-def _story(explorer: Explorer, request: Request) -> Response:
+def _user_history(explorer: Explorer, request: Request) -> Response:
     setting, asked = _settings(request)[0], request.query_params
     if not asked.get("user", "").isdecimal():
         raise InputError("must be a whole number", value=asked.get("user"), place="user")
     scenario, n = explorer.shelf.played(setting)
-    game, waiting = explorer.games.at_once(scenario, setting.seed)
+    game, waiting = explorer.games.without_pending_estimates(scenario, setting.seed)
     if asked.get("adversary") in waiting or not game.adversaries:
-        game = explorer.games.whole(scenario, setting.seed, Stoppable())
+        game = explorer.games.complete(scenario, setting.seed, Stoppable())
     facts = user_history(game, int(asked["user"]), setting.seed, asked.get("adversary"), n)
     return JSONResponse(view.story(facts) | {"adversaries": [a.name for a in scenario.adversaries]})
 
@@ -232,7 +232,7 @@ def _people(explorer: Explorer, _: Request) -> Response:
             "users": people.users,
             "exposed_at": people.exposed_at and in_percent(people.exposed_at),
             "columns": people.rows.columns,
-            "rows": plain(people.rows.rows()),
+            "rows": json_safe(people.rows.rows()),
             "scenario": scenario and scenario.name,
         }
     )
@@ -332,7 +332,7 @@ def _warm(explorer: Explorer) -> None:
     with suppress(PoolscopeError):
         javascript()
         scenario, n = explorer.shelf.played(Setting(scenario=explorer.start, seed=explorer.seed))
-        game, _ = explorer.games.at_once(scenario, explorer.seed)
+        game, _ = explorer.games.without_pending_estimates(scenario, explorer.seed)
         sample = Sample(game, n, explorer.seed, Stoppable())
         sample.grow(sample.sizes[0])
         view.pictures(sample.answer())

@@ -13,8 +13,8 @@ from poolscope.core.files import parse_json
 from poolscope.devices.registry import MECHANISMS
 from poolscope.metrics.text import number
 from poolscope.scenario.build import adversaries_without_memoization
-from poolscope.scenario.model import DensityTable, PriorTable
 from poolscope.scenario.scenario import Scenario, builtin_names, load_scenario
+from poolscope.scenario.tables import DensityTable, PriorTable
 from poolscope.workflows.compare import variants
 
 KIND, EPSILON, N = "mechanism.kind", "mechanism.epsilon", "n"
@@ -102,7 +102,7 @@ class Scenarios:
         """Return the scenario of a setting, whose TOML reproduces it."""
         base = self.scenario(setting.scenario)
         changes = dict(setting.changes)
-        made = _mechanised(base, changes.pop(KIND, None), changes.pop(EPSILON, None))
+        made = _with_mechanism(base, changes.pop(KIND, None), changes.pop(EPSILON, None))
         n = changes.pop(N, None)
         if n is not None:
             changes["attack.observations"] = observations(base, n)
@@ -145,7 +145,7 @@ def horizon(scenario: Scenario) -> int:
     return scenario.attack.observations[-1]
 
 
-def _mechanised(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
+def _with_mechanism(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
     """Return the scenario with another mechanism or epsilon, as in `compare`."""
     if kind is None and epsilon is None:
         return base

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from poolscope import figures
-from poolscope.core.files import plain
+from poolscope.core.files import json_safe
 from poolscope.explore.answers import CURATOR_REPORTS, Answer
 from poolscope.explore.one_user import UserHistory
 from poolscope.figures.saving import specification
@@ -123,7 +123,10 @@ def story(found: UserHistory) -> dict[str, Any]:
         for n, posterior in enumerate(after)
         for pool, belief in zip(found.pools, posterior, strict=True)
     ]
-    return {**plain(asdict(found)), "picture": specification(figures.belief_growth(pl.DataFrame(rows), found.pools))}
+    return {
+        **json_safe(asdict(found)),
+        "picture": specification(figures.belief_growth(pl.DataFrame(rows), found.pools)),
+    }
 
 
 def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -134,4 +137,4 @@ def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
     )
     adversaries = table["line"].unique(maintain_order=True).to_list()
     picture = specification(figures.belief_growth(table, adversaries, points=True))
-    return {"rows": plain(rows), "picture": picture}
+    return {"rows": json_safe(rows), "picture": picture}

@@ -33,7 +33,7 @@ def pictures(advice: Advice) -> Iterator[Figure]:
         caption=f"The line is the largest number of {what} that exposes at most {100 * question.max_exposed:g}% of the "
         f"users, with 95% CIs. The shaded region below it is feasible; {error}. A mechanism meets the targets where "
         "the shade reaches the dashed line. The top of the axis is the horizon. The diamond is the recommendation.",
-        chart=fitting_map(advice),
+        chart=feasible_region(advice),
     )
     yield Figure(
         name="exposure",
@@ -44,12 +44,12 @@ def pictures(advice: Advice) -> Iterator[Figure]:
 
 
 @style.quickly
-def fitting_map(advice: Advice) -> Picture:
+def feasible_region(advice: Advice) -> Picture:
     """Return epsilon against the largest cap: a panel for each mechanism, with the feasible region."""
     question, what = advice.question, events(advice.scenario).capitalize()
-    colors = {CAP: style.POOL_COLOURS[0], TARGET: style.MUTED}
-    colors |= {} if question.max_error is None else {ERROR: style.EXPOSURE_COLOURS[1]}
-    look = style.keys(colors, dashed=[TARGET, ERROR])
+    colors = {CAP: style.POOL_COLORS[0], TARGET: style.MUTED}
+    colors |= {} if question.max_error is None else {ERROR: style.EXPOSURE_COLORS[1]}
+    look = style.line_legend(colors, dashed=[TARGET, ERROR])
     epsilons = [trial.epsilon for finding in advice.findings for trial in finding.trials]
     x = alt.X(
         "epsilon:Q",
@@ -130,8 +130,8 @@ def exposure_curve(advice: Advice) -> Picture:
             for n, found in enumerate(advice.curve)
         ]
     )
-    colors = {line: style.EXPOSURE_COLOURS[1], TARGET: style.MUTED}
-    look = style.keys(colors, dashed=[TARGET])
+    colors = {line: style.EXPOSURE_COLORS[1], TARGET: style.MUTED}
+    look = style.line_legend(colors, dashed=[TARGET])
     last, top = len(advice.curve) - 1, max(1.3 * question.max_exposed, *(1.05 * found.high for found in advice.curve))
     x = alt.X(
         "n:Q",

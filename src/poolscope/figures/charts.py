@@ -45,7 +45,7 @@ def trade_off_curves(table: pl.DataFrame) -> Picture:
         line=pl.col("n").map_elements(lambda n: f"n = {n:,}", return_dtype=pl.String)
     )
     blind = pl.DataFrame({"fpr": [0.0, 1.0], "fnr": [1.0, 0.0], "line": [NOTHING] * 2})
-    look = style.keys(colors, dashed=[NOTHING])
+    look = style.line_legend(colors, dashed=[NOTHING])
     x = alt.X("fpr:Q", scale=style.share_scale(), axis=style.percent_axis("False positive rate (FPR)"))
     y = alt.Y("fnr:Q", scale=style.share_scale(), axis=style.percent_axis("False negative rate (FNR)"))
     hint = tooltip(
@@ -105,7 +105,7 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
     shown, behind = (curves, free.clear()) if private.is_empty() else (private, free)
     chance = f"random guess, 1/{k}"
     colors = _shades(curves) | ({} if behind.is_empty() else {NON_PRIVATE: style.PALE}) | {chance: style.MUTED}
-    look = style.keys(colors, dashed=[chance])
+    look = style.line_legend(colors, dashed=[chance])
     x = alt.X("null_rate:Q", scale=style.share_scale(), axis=style.percent_axis("Users without a guess (null rate)"))
     y = alt.Y("precision:Q", scale=style.share_scale(), axis=style.percent_axis("Correct guesses (precision)"))
     hint = tooltip(
@@ -153,7 +153,7 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
     shown = _without_noise(table).with_columns(_counted())
     missing = [name for name in adversaries if name not in set(shown["adversary"])]
     shown = pl.concat([shown, pl.DataFrame({"adversary": missing}, schema={"adversary": pl.String})], how="diagonal")
-    look = style.keys(colors, dashed=[perfect])
+    look = style.line_legend(colors, dashed=[perfect])
     x = alt.X("confidence:Q", scale=style.share_scale(), axis=style.percent_axis("Confidence of the adversary"))
     y = alt.Y("success:Q", scale=style.share_scale(), axis=style.percent_axis("Correct guesses"))
     hint = tooltip(
@@ -224,7 +224,7 @@ def behavior_maps(table: pl.DataFrame, k: int) -> Picture:
             y2=alt.Y2("delta_high:Q"),
             color=alt.Color(
                 "precision:Q",
-                scale=alt.Scale(domain=[0, 1], range=list(style.PRECISION_COLOURS)),
+                scale=alt.Scale(domain=[0, 1], range=list(style.PRECISION_COLORS)),
                 legend=style.gradient(title, values=[0, 0.5, 1], labelExpr=percent("datum.value", ".0f")),
             ),
         )
@@ -255,11 +255,11 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None, unit: str = "r
     """
     thresholds = sorted(_in_order(table["threshold"]))
     names = {threshold: f"confidence ≥ {in_percent(threshold)}" for threshold in thresholds}
-    colors = dict(zip(names.values(), style.exposure_colours(len(names)), strict=True))
+    colors = dict(zip(names.values(), style.exposure_colors(len(names)), strict=True))
     horizon = int(table["n"].to_numpy().max())
     kept = np.unique(np.linspace(0, horizon, MAX_POINTS).round().astype(np.int64))
     shown = table.filter(pl.col("n").is_in(kept)).with_columns(line=pl.col("threshold").replace_strict(names))
-    look = style.keys(colors)
+    look = style.line_legend(colors)
     x = alt.X(
         "n:Q",
         scale=alt.Scale(domain=[0, horizon], nice=False),
@@ -338,7 +338,7 @@ def behavior_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
             y2=alt.Y2("delta_high:Q"),
             color=alt.Color(
                 "users:Q",
-                scale=alt.Scale(type="log", domain=domain, range=list(style.PRECISION_COLOURS)),
+                scale=alt.Scale(type="log", domain=domain, range=list(style.PRECISION_COLORS)),
                 legend=style.gradient("Users per cell"),
             ),
         )

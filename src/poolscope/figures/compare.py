@@ -60,7 +60,7 @@ def pareto_front(results: Sequence[Configuration], non_private: Record | None, r
     chance = f"random guess, 1/{round(1 / results[0].baseline)}"
     compared = {chance: results[0].baseline} | ({} if non_private is None else {NON_PRIVATE: non_private.auc_pn.value})
     every = colors | {chance: style.MUTED} | ({} if non_private is None else {NON_PRIVATE: style.PALE})
-    look = style.keys(every, dashed=[chance])
+    look = style.line_legend(every, dashed=[chance])
     x = alt.X(
         "rmse:Q",
         scale=alt.Scale(type="log", domain=_domain(shown), nice=False),

@@ -77,7 +77,7 @@ def check(form: str, width: str) -> Any:
 
 def _converted(chart: Picture, form: str, width: str) -> bytes:
     vl_convert = check(form, width)
-    spec, pixels = _still(specification(chart, text=PAPER_TEXT)), WIDTHS[width] * PIXELS
+    spec, pixels = _for_print(specification(chart, text=PAPER_TEXT)), WIDTHS[width] * PIXELS
     fit(spec, pixels)
     # what axes and legends take is known only once it is drawn: draw, and fill the width
     fit(spec, pixels, _width(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])))
@@ -90,7 +90,7 @@ def _converted(chart: Picture, form: str, width: str) -> bytes:
     return bytes(vl_convert.svg_to_png(svg, scale=72 / PIXELS, ppi=DENSITY))
 
 
-def _still(spec: dict[str, Any]) -> dict[str, Any]:
+def _for_print(spec: dict[str, Any]) -> dict[str, Any]:
     """Return a specification for print: without tooltips, on white."""
     panel = spec.get("spec", spec)
     panel["layer"] = [layer for layer in panel["layer"] if "condition" not in layer["encoding"].get("opacity", {})]
@@ -109,7 +109,7 @@ def _renumbered(svg: str) -> str:
 
 
 def _width(svg: str) -> float:
-    """Return the width and height of a drawing, in pixels."""
+    """Return the width of a drawing, in pixels."""
     found = re.search(r'<svg[^>]* width="([\d.]+)"', svg)
     assert found is not None
     return float(found[1])

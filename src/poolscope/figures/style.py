@@ -37,13 +37,13 @@ PAPER = "#ffffff"
 PALE = "#afb8c1"
 """Color of references in the background."""
 
-EXPOSURE_COLOURS = ("#e3a02f", "#c8553d", "#5b2a56")
+EXPOSURE_COLORS = ("#e3a02f", "#c8553d", "#5b2a56")
 """Colors of thresholds, from lowest to highest."""
 
-POOL_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f7b00")
+POOL_COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f7b00")
 """Colors of unordered categories, after Okabe and Ito."""
 
-PRECISION_COLOURS = ("#fdfed3", "#d9f0b5", "#a3dbb7", "#56bfc0", "#2698c1", "#225da8", "#22308d", "#081d58")
+PRECISION_COLORS = ("#fdfed3", "#d9f0b5", "#a3dbb7", "#56bfc0", "#2698c1", "#225da8", "#22308d", "#081d58")
 """Color scale from 0 to 1."""
 
 SHADES = ("#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58")
@@ -149,7 +149,7 @@ def share_scale(**scale: Any) -> alt.Scale:
     return alt.Scale(domain=[0, 1], nice=False, **scale)
 
 
-def keys(colors: Mapping[str, str], dashed: Sequence[str] = ()) -> dict[str, Any]:
+def line_legend(colors: Mapping[str, str], dashed: Sequence[str] = ()) -> dict[str, Any]:
     """Return color and dash of each line by its name in the field ``line``, with one legend."""
     dashes = [list(DASHED) if name in dashed else [1, 0] for name in colors]
     return {
@@ -269,9 +269,9 @@ def shades_of(observations: Sequence[int]) -> dict[int, str]:
     return {n: _shade(place) for n, place in zip(counts, positions, strict=True)}
 
 
-def exposure_colours(count: int) -> list[str]:
+def exposure_colors(count: int) -> list[str]:
     """Return a color for each exposure threshold, from lowest to highest."""
-    return [_shade(place / max(count - 1, 1), EXPOSURE_COLOURS) for place in range(count)]
+    return [_shade(place / max(count - 1, 1), EXPOSURE_COLORS) for place in range(count)]
 
 
 def _shade(place: float, colors: Sequence[str] = SHADES) -> str:
@@ -284,4 +284,4 @@ def _shade(place: float, colors: Sequence[str] = SHADES) -> str:
 
 def colors_of_pools(count: int) -> list[str]:
     """Return colors for unordered pools, repeated when they run out."""
-    return list(islice(cycle(POOL_COLOURS), count))
+    return list(islice(cycle(POOL_COLORS), count))

@@ -37,7 +37,7 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
     """
     names = [one_line(str(line)) for line in lines]
     colors = dict(zip(names, style.colors_of_pools(len(names)), strict=True))
-    look, horizon = style.keys(colors), int(table["n"].to_numpy().max())
+    look, horizon = style.line_legend(colors), int(table["n"].to_numpy().max())
     x = alt.X(
         "n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="Reports", tickMinStep=1)
     )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import polars as pl
 
 from poolscope.core.executors import Local
-from poolscope.core.tables.batch import select_columns
+from poolscope.core.tables.columns import select_columns
 from poolscope.core.tables.parquet_check import check_file
 from poolscope.core.tables.reading import HELD, check_decoding, check_names, decoding, scan
 from poolscope.game.columns import CONFIDENCE_MCSE, CORRECT, ESTIMATE, with_errors

@@ -136,7 +136,7 @@ def page_of(advice: Advice) -> str:
                 Column("epsilon_max", "", "ε max (exposure)", _epsilon),
                 Column("exposed", "At ε min", "exposed, % of users", share),
                 Column("cap", "At ε min", "max cap", _count(advice.horizon)),
-                Column("error", "", "RMSE at ε max", fact),
+                Column("error", "", "RMSE at ε max", three_digits),
                 Column("limiting_constraint", "", "limited by", str),
             ),
             block=("mechanism", "Mechanism"),
@@ -243,7 +243,7 @@ def _alternatives(advice: Advice) -> dict[str, Any]:
             Column("total_epsilon", "ε", "in total", total),
             Column("exposed", by, "exposed, % of users", share),
             Column("cap", by, "max cap", _count(advice.horizon)),
-            Column("rmse", "", "RMSE", fact),
+            Column("rmse", "", "RMSE", three_digits),
         ),
         block=("meets_targets", "Feasible"),
         row=("criterion", "Best in"),
@@ -338,7 +338,7 @@ def _epsilon(value: float | None) -> str:
     return "–" if value is None or value != value else number(value)
 
 
-def fact(value: float | None) -> str:
+def three_digits(value: float | None) -> str:
     """Return a number to three digits; a dash where it is unknown."""
     return "–" if value is None else number(value)
 

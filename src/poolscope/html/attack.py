@@ -137,7 +137,7 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
     ]
     guessed = [Column("share", "", "% of users", share)]
     yield table("Guesses", spread, guessed, **BY_ADVERSARY, row=("pool", "Pool"))
-    top = [_one(row) for row in found.top]
+    top = [_guess_row(row) for row in found.top]
     # name no user if the reports contradict the scenario
     if top and found.passed:
         facts = [Column("guess", "", "guess", str), Column("n", "", "reports", str)]
@@ -150,7 +150,7 @@ def _guesses(row: Guessed) -> dict[str, int]:
     return {**row.guesses, **({NONE: row.no_guess} if row.no_guess else {})}
 
 
-def _one(row: Mapping[str, Any]) -> SimpleNamespace:
+def _guess_row(row: Mapping[str, Any]) -> SimpleNamespace:
     guess = NONE if row["guess"] is None else row["guess"]
     return SimpleNamespace(
         adversary=row["adversary"], user=row["user"], guess=guess, n=row["n"], confidence=row["confidence"]

@@ -230,7 +230,7 @@ def _origin(comparison: Comparison) -> list[tuple[str, str]]:
         f"poolscope compare {shlex.quote(comparison.scenario.file)} --mechanism {kinds} --epsilon {epsilons} "
         f"--users {comparison.users} --estimate-from {comparison.estimate_from} --seed {comparison.seed}"
     )
-    command += options(comparison.scenario.asked)
+    command += options(comparison.scenario.overrides)
     return origin(
         command, seed=comparison.seed, users=comparison.users, version=comparison.version, seconds=comparison.seconds
     )

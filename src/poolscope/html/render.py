@@ -101,9 +101,9 @@ def origin(command: str, *, seed: int, users: int, version: str, seconds: float 
     return facts if seconds is None else [*facts, ("Time", f"{seconds:,.1f} s")]
 
 
-def options(asked: Mapping[str, Any]) -> str:
+def options(overrides: Mapping[str, Any]) -> str:
     """Return changed settings as options of a command."""
-    lists = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in asked.items()}
+    lists = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in overrides.items()}
     return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in lists.items())
 
 

@@ -64,10 +64,10 @@ def _by_counts(universe: Universe, traces: Objects) -> Floats:
     k = universe.k
     out = np.empty((users, n + 1, k))
     out[:, 0] = 1.0 / k
-    when, counts = np.zeros(users, dtype=np.int64), np.zeros((users, k + 1), dtype=np.int64)
+    n_processed, counts = np.zeros(users, dtype=np.int64), np.zeros((users, k + 1), dtype=np.int64)
     for first in range(1, n + 1, ROWS):
-        value, power = _integrals(k, first, min(ROWS, n + 1 - first))
-        kernels.count_pools(traces, universe.pool_of, first, value, power, when, counts, out)
+        mantissa, exponent = _integrals(k, first, min(ROWS, n + 1 - first))
+        kernels.non_private_posteriors(traces, universe.pool_of, first, mantissa, exponent, n_processed, counts, out)
     return out
 
 
@@ -86,9 +86,9 @@ def _by_quadrature(universe: Universe, traces: Objects, belief: Behavior) -> Flo
 @lru_cache(maxsize=8)
 def _integrals(k: int, first: int, rows: int) -> tuple[Floats, NDArray[np.int32]]:
     """Return rows of the table of integrals, cached."""
-    value, power = np.empty((rows, first + rows)), np.empty((rows, first + rows), dtype=np.int32)
-    kernels.integrals(first, k, value, power)
-    return value, power
+    mantissa, exponent = np.empty((rows, first + rows)), np.empty((rows, first + rows), dtype=np.int32)
+    kernels.polarization_integrals(first, k, mantissa, exponent)
+    return mantissa, exponent
 
 
 def non_private_posteriors(universe: Universe, sent: ReportBatch, belief: Behavior) -> BlockPosteriors:

@@ -12,9 +12,9 @@ from poolscope.core.arguments import as_counts, as_floats, checked
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.inference.quadrature import Axis, axis, fixed_rule
-from poolscope.kernels import posterior as kernels
+from poolscope.kernels import adaptive_quadrature as kernels
 from poolscope.kernels.compilation import BackgroundCompile
-from poolscope.kernels.nodes import marginals, node_workspace
+from poolscope.kernels.quadrature_grid import marginals, node_workspace
 from poolscope.population.behavior import Behavior
 from poolscope.population.priors import Density
 

@@ -39,8 +39,8 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError
-from poolscope.kernels.nodes import ROWS
-from poolscope.kernels.posterior import FIRST_STAGE, MARGIN, MISSED, next_stage
+from poolscope.kernels.adaptive_quadrature import FIRST_STAGE, MARGIN, MISSED, next_stage
+from poolscope.kernels.quadrature_grid import ROWS
 from poolscope.population.priors import Density
 
 #: Sizes of rules: steps of 4 up to 64, of 8 up to 128, and so on, so that a grid is hardly larger than necessary.

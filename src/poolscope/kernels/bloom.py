@@ -19,20 +19,20 @@ _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @njit(nogil=True, cache=True)
-def obfuscate(starts, order, positions, objects, keys, m, raised, dropped, out):
-    """Set zeros of the filter with probability raised / 2^64, and clear ones with dropped / 2^64."""
+def obfuscate(starts, order, positions, objects, keys, m, threshold_0_to_1, threshold_1_to_0, out):
+    """Set zeros of the filter with probability threshold_0_to_1 / 2^64, and clear ones with threshold_1_to_0 / 2^64."""
     spare = np.uint64(64 * out.shape[1] - m)
     for f in range(positions.shape[0]):
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
             words = out[r]
-            free = bernoulli_words(keys[r], 1, raised, words)
+            free = bernoulli_words(keys[r], 1, threshold_0_to_1, words)
             words[words.shape[0] - 1] &= _ALL >> spare
             for h in range(positions.shape[1]):
                 at = np.uint64(positions[f, h, objects[r]])
                 if at < np.uint64(m):
                     clear_bit(words, at)
-                    if random_uint64(keys[r], free + h) >= dropped:
+                    if random_uint64(keys[r], free + h) >= threshold_1_to_0:
                         set_bit(words, at)
 
 

@@ -152,22 +152,23 @@ def _uniforms(key, index, out):
 
 
 @njit(nogil=True, cache=True)
-def _ones(hits, total, flip, fewest, starts, keep, alias, near, near_alias, key, index, uniforms, out):
+def _ones(hits, total, flip, min_misses, starts, keep, alias, hit_keep, hit_alias, key, index, uniforms, out):
     """Sample a row's ones: out[b] is Binomial(total - hits[b], flip) + Binomial(hits[b], 1 - flip).
 
-    Row r of keep and alias draws Binomial(fewest + r, flip) minus starts[r]. With H the last row of near, row h draws
-    Binomial(H - h, flip) + Binomial(h, 1 - flip). A bucket with h <= H hits needs one row of each: the first draws the
-    other total - H reports. Buckets with more hits, or all if there are no tables, draw binomials from the stream.
+    Row r of keep and alias draws Binomial(min_misses + r, flip) minus starts[r]. With H the last row of hit_keep, row h
+    draws Binomial(H - h, flip) + Binomial(h, 1 - flip). A bucket with h <= H hits needs one row of each: the first
+    draws the other total - H reports. Buckets with more hits, or all if there are no tables, draw binomials from the
+    stream.
     """
-    max_hits = near.shape[0] - 1
+    max_hits = hit_keep.shape[0] - 1
     if max_hits >= 0:
-        row = np.uint64(total - max_hits - fewest)  # unsigned: saves a check of the sign at every bucket
+        row = np.uint64(total - max_hits - min_misses)  # unsigned: saves a check of the sign at every bucket
         start = starts[row]
         for b in range(out.shape[0]):
             out[b] = start + np.int64(pick(keep, alias, row, uniforms[0, b]))
     if max_hits > 0:
         for b in range(out.shape[0]):
-            out[b] += np.int64(pick(near, near_alias, np.uint64(min(hits[b], max_hits)), uniforms[1, b]))
+            out[b] += np.int64(pick(hit_keep, hit_alias, np.uint64(min(hits[b], max_hits)), uniforms[1, b]))
     for b in range(out.shape[0]):
         if hits[b] > max_hits:
             flipped, index = binomial(total - hits[b], flip, key, index)
@@ -176,12 +177,12 @@ def _ones(hits, total, flip, fewest, starts, keep, alias, near, near_alias, key,
 
 
 @njit(nogil=True, cache=True)
-def sketch_rows(buckets, totals, keys, flips, popularity, keep, alias, rests, near, workspace, out):
+def sketch_rows(buckets, totals, keys, flips, popularity, keep, alias, miss_tables, hit_tables, workspace, out):
     """Sample the sketch rows of a chunk of functions and add what the curator reads: out[e, z] += ones[bucket of z].
 
     A bucket's ones are Binomial(hits, 1 - flip) + Binomial(total - hits, flip): the hits that are not flipped, and the
     others that are. All `flips` share the hits and the words of the stream, so that each gets what it would alone.
-    `rests` and `near` are tuples of tables, as `_ones` takes them.
+    `miss_tables` and `hit_tables` are tuples of tables, as `_ones` takes them.
     """
     hits, ones, uniforms = workspace.hits, workspace.ones, workspace.uniforms
     m = hits.shape[0]
@@ -191,6 +192,6 @@ def sketch_rows(buckets, totals, keys, flips, popularity, keep, alias, rests, ne
         _uniforms(key, drawn, uniforms[0])
         _uniforms(key, drawn + m, uniforms[1])
         for e in range(flips.shape[0]):
-            _ones(hits, total, flips[e], *rests[e], *near[e], key, drawn + 2 * m, uniforms, ones)
+            _ones(hits, total, flips[e], *miss_tables[e], *hit_tables[e], key, drawn + 2 * m, uniforms, ones)
             for z in range(buckets.shape[1]):
                 out[e, z] += ones[buckets[f, z]]

@@ -66,13 +66,14 @@ _UNIT = 2.0**256
 
 
 @njit(nogil=True, cache=True)
-def integrals(first, k, value, power):
-    """Compute value, power (rows, longest + 1): the integral for every number c of own objects among s = first + row.
+def polarization_integrals(first, k, mantissa, exponent):
+    """Compute the integral for every number c of own objects among s = first + row: (rows, longest + 1).
 
     a_c = integral of delta^c ((1-delta)/(k-1))^(s-c) over delta from 1/k to 1, up to a factor of the row. Integration
-    by parts gives a_c = (1 + c (k-1) a_(c-1)) / (s-c+1), without cancellation. An integral is value * _UNIT^power.
+    by parts gives a_c = (1 + c (k-1) a_(c-1)) / (s-c+1), without cancellation. An integral is mantissa *
+    _UNIT^exponent.
     """
-    for row in range(value.shape[0]):
+    for row in range(mantissa.shape[0]):
         s, a, one, unit = first + row, 0.0, 1.0, 0
         for c in range(s + 1):
             a = (one + c * (k - 1.0) * a) / (s - c + 1.0)
@@ -80,20 +81,21 @@ def integrals(first, k, value, power):
                 a /= _UNIT
                 one /= _UNIT
                 unit += 1
-            value[row, c] = a
-            power[row, c] = unit
+            mantissa[row, c] = a
+            exponent[row, c] = unit
 
 
 @njit(nogil=True, cache=True)
-def count_pools(objects, pool_of, first, value, power, when, counts, out):
+def non_private_posteriors(objects, pool_of, first, mantissa, exponent, n_processed, counts, out):
     """Compute posteriors out (users, n + 1, k) of all users, as far as the rows of the table reach.
 
-    when (users,) is the number of objects processed, counts (users, k + 1) how many fell into each pool and into any.
+    n_processed (users,) is the number of objects processed. counts (users, k + 1) is the number of these in each pool
+    and in any.
     """
     k = out.shape[2]
     for user in range(objects.shape[0]):
         own = counts[user]
-        t = when[user]
+        t = n_processed[user]
         while t < objects.shape[1]:
             pool = pool_of[objects[user, t]]
             if pool < 0:
@@ -102,20 +104,20 @@ def count_pools(objects, pool_of, first, value, power, when, counts, out):
                 t += 1
                 continue
             row = own[k] + 1 - first
-            if row == value.shape[0]:
+            if row == mantissa.shape[0]:
                 break
             own[pool] += 1
             own[k] += 1
             t += 1
             top = np.int64(0)
             for i in range(k):
-                top = max(top, power[row, own[i]])
+                top = max(top, exponent[row, own[i]])
             total = 0.0
             for i in range(k):
-                below = top - power[row, own[i]]
-                score = value[row, own[i]] * (1.0 if below == 0 else _UNIT ** -min(below, 8))
+                below = top - exponent[row, own[i]]
+                score = mantissa[row, own[i]] * (1.0 if below == 0 else _UNIT ** -min(below, 8))
                 out[user, t, i] = score
                 total += score
             for i in range(k):
                 out[user, t, i] /= total
-        when[user] = t
+        n_processed[user] = t

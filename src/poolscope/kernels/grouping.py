@@ -3,7 +3,7 @@
 Bits are stored in words of 64: bit i is bit i mod 64, least significant first, of word i div 64. Objects of equal
 weight to an adversary are counted. The counts of several columns share the bits of one word, behind the masses of the
 other columns, and are summed as integers, so that a row is half as long. Sums use explicit vector instructions, as the
-compiler does not vectorize loops over short rows. The noisy one-hot vectors of histogram encoding are drawn here too.
+compiler does not vectorize loops over short rows.
 """
 
 from __future__ import annotations
@@ -19,34 +19,8 @@ from numpy.typing import NDArray
 
 from poolscope.kernels.random import trailing_zeros, uniform
 
-#: Half of the spacing of uniform numbers: added to one, it is never zero and its logarithm is finite.
-_HALF = 5.551115123125783e-17
-
-
-@njit(inline="always")
-def _two_sided(u, rate, both):
-    """Return the integer k at the quantile u of the two-sided geometric distribution, Pr[k] proportional to e^(-rate
-    |k|).
-
-    For m >= 0, Pr[k <= -m] = Pr[k >= m] = e^(-rate m) / (1 + e^-rate); `both` is 1 + e^-rate.
-    """
-    if u * both < 1.0:
-        return -np.floor(-np.log(u * both) / rate)
-    return np.floor(-np.log((1.0 - u) * both) / rate)
-
-
-@njit(nogil=True, cache=True)
-def noisy(objects, keys, rate, step, out):
-    """Compute out[r, i] = [i is object r] + step * noise.
-
-    The sum has no negative zero, which would reveal what it is a sum of.
-    """
-    both = 1.0 + np.exp(-rate)
-    for r in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            noise = _two_sided(uniform(keys[r], i) + _HALF, rate, both) * step
-            out[r, i] = (1.0 if i == objects[r] else 0.0) + noise
-
+#: Objects whose counts stay in the first-level cache for all reports.
+TILE = 2048
 
 #: Positions written at a time.
 AT_ONCE = 10
@@ -79,7 +53,7 @@ def clear_bit(words, position):
 
 
 @njit(inline="always")
-def population(word):
+def popcount(word):
     """Return the number of set bits of a word (population count), in parallel by pairs, fours and bytes."""
     word -= (word >> _ONE) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -98,7 +72,7 @@ def set_positions(words, positions):
     for w in range(words.shape[0]):
         rest, here = words[w], count
         first = np.uint64(64 * w)
-        count += population(rest)
+        count += popcount(rest)
         while here < count:
             for i in range(AT_ONCE):
                 positions[here + np.uint64(i)] = first + trailing_zeros(rest)
@@ -247,7 +221,7 @@ def group(function, starts, order):
 
 @njit(nogil=True, cache=True)
 def bucket_masses(buckets, runs, weights, table):
-    """Sum the weights of the objects in bucket b to row b of the table; runs and weights as `Layout` has them.
+    """Sum the weights of the objects in bucket b to row b of the table; runs and weights as in `PoolWeightLayout`.
 
     Indices are unsigned: a signed index costs a check of its sign at every object.
     """

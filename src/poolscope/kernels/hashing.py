@@ -18,8 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from poolscope.kernels.grouping import sum_positions
-from poolscope.kernels.hadamard import TILE
+from poolscope.kernels.grouping import TILE, sum_positions
 from poolscope.kernels.random import random_uint64
 
 _P = np.uint64((1 << 31) - 1)

@@ -1,6 +1,7 @@
-"""Moves of a chain over clusters of reports: preferred pool and behavior, splits and merges.
+"""Moves of a chain over clusters of reports: slots, clusters of single reports, preferred pool and behavior.
 
-A proposal is accepted by the Metropolis-Hastings rule, so that every move leaves the posterior invariant.
+Gibbs moves draw from a conditional distribution. A proposal is accepted by the Metropolis-Hastings rule. Either way,
+the move leaves the posterior invariant.
 """
 
 from __future__ import annotations
@@ -12,18 +13,32 @@ from numba import njit
 from numpy.typing import NDArray
 
 from poolscope.kernels.compilation import njit_no_refcount
-from poolscope.kernels.memoized_state import LOG_ZERO, add, claim, empty, log_join, move, refresh, release, table_row
+from poolscope.kernels.memoized_state import (
+    LOG_ZERO,
+    add_log_joins,
+    insert_report,
+    log_leave,
+    log_response_prob,
+    move,
+    new_cluster,
+    remove_report,
+    table_row,
+)
 from poolscope.kernels.random import uniform
 
+#: Draws until a taken slot is given up, and log odds against the likeliest slot beyond which none is drawn: less than
+#: once in 10^13 times.
+MAX_TRIES, LOG_CUTOFF = 4, 30.0
 
-class Belief(NamedTuple):
+
+class BehaviorPrior(NamedTuple):
     """An adversary's priors of behavior, on the nodes of Gauss rules."""
 
     log_prior: NDArray[np.float64]  # (k,) of the preferred pool
     interest: NDArray[np.float64]  # (3, nodes) log gamma, log(1 - gamma), log weight
     polarization: NDArray[np.float64]  # (3, nodes) log delta, log((1 - delta)/(k - 1)), log weight
     integral: NDArray[np.float64]  # (n + 1, n + 1) log E[delta^own ((1 - delta)/(k - 1))^rest], index [own, rest]
-    class_mix: NDArray[np.float64]  # (classes, k + 1) weight of a class = class_mix @ section_weights of the sections
+    class_mix: NDArray[np.float64]  # (classes, k + 1) weight of a class = class_mix @ weights of the sections
     only_section: NDArray[np.int64]  # (classes,) the section that all slots of the class lie in, or -1
     class_of_section: NDArray[np.int64]  # (k + 1,) the class that equals the section, or -1
 
@@ -43,14 +58,14 @@ class Workspace(NamedTuple):
     """Scratch arrays that the chains of a user share."""
 
     cumulative: NDArray[np.float64]  # (n,)
-    phi: NDArray[np.float64]  # (n,) log weight of each cluster's slot, -inf where current is no cluster
+    phi: NDArray[np.float64]  # (n,) log weight of each cluster's slot, -inf where there is no cluster
     order: NDArray[np.int64]  # (n,)
     target: NDArray[np.int64]  # (n,) proposed slots, or proposed clusters
     classes: NDArray[np.int64]  # (3,)
     taken: NDArray[np.bool_]  # (slots,)
     nodes: NDArray[np.float64]  # (largest number of nodes or sections,)
     mix: NDArray[np.float64]  # (classes,)
-    weight: NDArray[np.float64]  # (k + 1,) proposed section_weights of the sections
+    weight: NDArray[np.float64]  # (k + 1,) proposed weights of the sections
     log_weight: NDArray[np.float64]  # (classes,) proposed
 
 
@@ -295,129 +310,129 @@ def propose_pool(items, clusters, belief, state, workspace):
 
 
 @njit_no_refcount
-def _log_marginal(items, clusters, state, workspace, g):
-    """Return the log likelihood of cluster g, summed over slots."""
-    class_log_weights(items, state, clusters.n_reports[g], table_row(items, clusters, g), workspace.mix)
-    return log_sum_exp(workspace.mix, workspace.mix.shape[0])
+def relocate(items, clusters, state, workspace, g):
+    """Sample a slot for cluster g from its own distribution; if another cluster has it, propose to swap the two.
 
-
-@njit_no_refcount
-def _log_marginal_bound(items, clusters, state, workspace, g):
-    """Return an upper bound of `_log_marginal` that needs no table.
-
-    It combines the largest likelihood of any slot, the largest weight of any slot for all reports but one, and the
-    weights of all slots, which sum to one, for that report.
+    The likelihood of g cancels, so that only the other cluster decides on the swap.
     """
-    if clusters.size[g] == 1 or clusters.tabulated[g] == clusters.fingerprint[g]:
-        return _log_marginal(items, clusters, state, workspace, g)
-    best, phi, bit_gain = -np.inf, -np.inf, clusters.bit_gain[g]
-    for j in range(bit_gain.shape[0]):
-        best = max(best, bit_gain[j])
-    for k in range(items.max_log_share.shape[0]):
-        phi = max(phi, state.log_weight[k] + items.max_log_share[k])
-    return clusters.log_prob[g] + items.positions.shape[0] * best + (clusters.n_reports[g] - 1) * phi + 1e-6
-
-
-@njit_no_refcount
-def _merge_counts(clusters, g, h, both):
-    """Set cluster `both` to the union of g and h, without a slot; the caller runs `refresh`."""
-    clusters.slot[both] = -1
-    clusters.size[both] = clusters.size[g] + clusters.size[h]
-    clusters.index_sum[both] = clusters.index_sum[g] + clusters.index_sum[h]
-    clusters.n_reports[both] = clusters.n_reports[g] + clusters.n_reports[h]
-    clusters.fingerprint[both] = clusters.fingerprint[g] + clusters.fingerprint[h]
-    for j in range(clusters.ones.shape[1]):
-        clusters.ones[both, j] = clusters.ones[g, j] + clusters.ones[h, j]
-
-
-@njit_no_refcount
-def split_or_merge(items, clusters, state, workspace):
-    """Choose two items at random: split their cluster if it is one, merge their clusters if they are two.
-
-    A split allocates the other items sequentially, each by its likelihood in the two new clusters with the slots summed
-    out (Dahl). Slots are then sampled from the clusters' posteriors, so that only the marginal likelihoods of clusters
-    remain in the acceptance ratio. Two random clusters rarely merge: the uniform number of the acceptance test is drawn
-    first, and where bounds of the marginals show that it rejects, no table is computed.
-    """
-    n, order = items.n_reports.shape[0], workspace.order
-    t = int(next_uniform(state) * n)
-    u = int(next_uniform(state) * (n - 1))
-    u += u >= t
-    g, h = clusters.cluster_of[t], clusters.cluster_of[u]
-    left, right, both, log_u = n, n + 1, n + 2, np.log(next_uniform(state))
-    current = _log_marginal(items, clusters, state, workspace, g)
-    if g != h:
-        current += _log_marginal(items, clusters, state, workspace, h)
-        _merge_counts(clusters, g, h, both)
-        refresh(items, clusters, both)
-        if log_u >= _log_marginal_bound(items, clusters, state, workspace, both) - current:
-            return
-    for some in (left, right):
-        empty(clusters, some)
-    add(items, clusters, t, left, 1)
-    add(items, clusters, u, right, 1)
-    refresh(items, clusters, left)
-    refresh(items, clusters, right)
-    others = 0
-    for v in range(n):
-        if (clusters.cluster_of[v] == g or clusters.cluster_of[v] == h) and v != t and v != u:
-            order[others] = v
-            others += 1
-    log_proposal = 0.0
-    for i in range(others):
-        j = i + int(next_uniform(state) * (others - i))
-        order[i], order[j] = order[j], order[i]
-        v = order[i]
-        odds = log_join(items, clusters, right, v) - log_join(items, clusters, left, v)
-        p_left = 1.0 / (1.0 + np.exp(odds))
-        to_left = next_uniform(state) < p_left if g == h else clusters.cluster_of[v] == g
-        log_proposal += -np.log1p(np.exp(odds)) if to_left else -np.log1p(np.exp(-odds))
-        some = left if to_left else right
-        add(items, clusters, v, some, 1)
-        refresh(items, clusters, some)
-        workspace.target[v] = some
-    workspace.target[t], workspace.target[u] = left, right
-    if g == h:
-        bound = _log_marginal_bound(items, clusters, state, workspace, left) + _log_marginal_bound(
-            items, clusters, state, workspace, right
-        )
-        if log_u >= bound - current - log_proposal:
-            return
-        odds = _log_marginal(items, clusters, state, workspace, left) + _log_marginal(
-            items, clusters, state, workspace, right
-        )
-        odds -= current + log_proposal
-    else:
-        odds = _log_marginal(items, clusters, state, workspace, both) - current + log_proposal
-    if log_u >= odds:
+    a = clusters.slot[g]
+    b = sample_slot(items, state, clusters.n_reports[g], table_row(items, clusters, g), workspace.mix)
+    if b == a:
         return
-    if g == h:
-        a = sample_slot(items, state, clusters.n_reports[left], table_row(items, clusters, left), workspace.mix)
-        b = sample_slot(items, state, clusters.n_reports[right], table_row(items, clusters, right), workspace.mix)
-        if (
-            a == b
-            or (clusters.cluster_at[a] >= 0 and clusters.cluster_at[a] != g)
-            or (clusters.cluster_at[b] >= 0 and clusters.cluster_at[b] != g)
-        ):
+    h = clusters.cluster_at[b]
+    if h >= 0:
+        change = log_response_prob(items, clusters, h, a) - log_response_prob(items, clusters, h, b)
+        change += clusters.n_reports[h] * (slot_log_weight(items, state, a) - slot_log_weight(items, state, b))
+        if next_uniform(state) >= np.exp(change):
             return
-        order[others], order[others + 1] = t, u
-        release(clusters, g)
-        g, h = claim(clusters, a), claim(clusters, b)
-        for i in range(others + 2):
-            v = order[i]
-            to = g if workspace.target[v] == left else h
-            clusters.cluster_of[v] = to
-            add(items, clusters, v, to, 1)
-        refresh(items, clusters, h)
-    else:
-        a = sample_slot(items, state, clusters.n_reports[both], table_row(items, clusters, both), workspace.mix)
-        if clusters.cluster_at[a] >= 0 and clusters.cluster_at[a] != g and clusters.cluster_at[a] != h:
-            return
-        release(clusters, g)
-        release(clusters, h)
-        g = claim(clusters, a)
-        order[others], order[others + 1] = t, u
-        for i in range(others + 2):
-            clusters.cluster_of[order[i]] = g
-            add(items, clusters, order[i], g, 1)
-    refresh(items, clusters, g)
+        move(items, clusters, h, a)
+    clusters.cluster_at[a] = h
+    clusters.cluster_at[b] = g
+    move(items, clusters, g, b)
+
+
+@njit_no_refcount
+def reassign(items, clusters, state, workspace, u):
+    """Resample the cluster of item u, a single report: an existing cluster or a slot of its own.
+
+    A single item that proposes another slot of its own stays: moves between slots are left to `relocate`, and every
+    move to a cluster has an equally likely reverse.
+    """
+    g = clusters.cluster_of[u]
+    s = propose_slot(items, clusters, state, workspace, u)
+    if s < 0 or s == clusters.slot[g] or (clusters.size[g] == 1 and clusters.cluster_at[s] < 0):
+        return
+    remove_report(items, clusters, u)
+    if clusters.size[g] == 0:
+        workspace.phi[g] = -np.inf
+    assign(items, clusters, state, workspace, u, s)
+
+
+@njit_no_refcount
+def assign(items, clusters, state, workspace, u, s):
+    """Assign item u, which is in no cluster, to slot s."""
+    g = clusters.cluster_at[s]
+    if g < 0:
+        g = new_cluster(clusters, s)
+        workspace.phi[g] = slot_log_weight(items, state, s)
+    insert_report(items, clusters, u, g)
+
+
+@njit_no_refcount
+def propose_slot(items, clusters, state, workspace, u):
+    """Sample a slot for item u as if it were in no cluster; -1 if it only drew slots of clusters that it cannot join.
+
+    workspace.phi holds the log weight of every cluster's slot, and -inf where there is no cluster.
+    """
+    n, mix, mine = clusters.end[0], workspace.mix, clusters.cluster_of[u]
+    cumulative, shares = workspace.cumulative[:n], mine >= 0 and clusters.size[mine] > 1
+    class_log_weights(items, state, items.n_reports[u], items.table[u], mix)
+    top = -np.inf
+    for k in range(mix.shape[0]):
+        top = max(top, mix[k])
+    for g in range(n):
+        cumulative[g] = workspace.phi[g]
+    add_log_joins(items, clusters, u, cumulative)
+    if mine >= 0:
+        cumulative[mine] = workspace.phi[mine] + log_leave(items, clusters, u) if shares else -np.inf
+    for value in cumulative:
+        top = max(top, value)
+    total = 0.0
+    for g in range(n):
+        if cumulative[g] > top - LOG_CUTOFF:
+            total += np.exp(cumulative[g] - top)
+        cumulative[g] = total
+    joined = total
+    for k in range(mix.shape[0]):
+        total += np.exp(mix[k] - top)
+        mix[k] = total
+    for _ in range(MAX_TRIES):
+        want = next_uniform(state) * total
+        if want < joined:
+            g = 0
+            while want >= cumulative[g]:
+                g += 1
+            return clusters.slot[g]
+        k = 0
+        while k < mix.shape[0] - 1 and want >= mix[k]:
+            k += 1
+        s = sample_in_class(items, items.table[u], k, next_uniform(state))
+        if clusters.cluster_at[s] < 0 or (clusters.cluster_at[s] == mine and not shares):
+            return s
+    return -1
+
+
+@njit_no_refcount
+def gibbs_behavior(items, clusters, belief, state, workspace):
+    """Sample the sections of the reports, then the behavior.
+
+    state.posterior becomes the posterior of the pools given the sections.
+    """
+    counts, weight, k = state.counts, state.weight, state.posterior.shape[0]
+    counts[:] = 0
+    for u in range(items.n_reports.shape[0]):
+        c = items.class_of[clusters.slot[clusters.cluster_of[u]]]
+        if belief.only_section[c] >= 0:
+            counts[belief.only_section[c]] += items.n_reports[u]
+        else:
+            total = np.exp(state.log_weight[c])
+            for _ in range(items.n_reports[u]):
+                want, j = next_uniform(state) * total, 0
+                while j < k and want >= belief.class_mix[c, j] * weight[j]:
+                    want -= belief.class_mix[c, j] * weight[j]
+                    j += 1
+                counts[j] += 1
+    inside = counts.sum() - counts[0]
+    nodes, posterior = workspace.nodes, state.posterior
+    for i in range(k):
+        nodes[i] = belief.log_prior[i] + belief.integral[counts[i + 1], inside - counts[i + 1]]
+    norm = log_sum_exp(nodes, k)
+    for i in range(k):
+        posterior[i] = np.exp(nodes[i] - norm)
+    iota = sample_index(nodes, k, next_uniform(state))
+    own = counts[iota + 1]
+    gamma = sample_node(belief.interest, inside, counts[0], nodes, next_uniform(state))
+    delta = sample_node(belief.polarization, own, inside - own, nodes, next_uniform(state))
+    state.indices[1], state.indices[2], state.indices[3] = iota, gamma, delta
+    section_weights(belief, iota, gamma, delta, weight)
+    update_class_weights(belief, weight, state.log_weight)

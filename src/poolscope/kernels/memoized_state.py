@@ -76,7 +76,7 @@ class ReportClusters(NamedTuple):
 
 
 @njit_no_refcount
-def refresh(items, clusters, g):
+def update_likelihood(items, clusters, g):
     """Recompute the likelihood terms of cluster g after its reports or slot have changed; slot -1 sets no bit."""
     ones, bit_gain, join_bit, unset_terms = clusters.ones, clusters.bit_gain, clusters.join_bit, items.unset_terms
     c, last = clusters.n_reports[g], ones.shape[1]
@@ -190,7 +190,7 @@ def add_log_joins(items, clusters, u, out):
 
 
 @njit_no_refcount
-def empty(clusters, g):
+def clear_cluster(clusters, g):
     """Clear cluster g: no reports and no slot."""
     clusters.slot[g] = -1
     clusters.size[g] = 0
@@ -201,8 +201,8 @@ def empty(clusters, g):
 
 
 @njit_no_refcount
-def add(items, clusters, u, g, sign):
-    """Add item u to cluster g (sign 1) or remove it (sign -1); the caller runs `refresh`."""
+def change_membership(items, clusters, u, g, sign):
+    """Add item u to cluster g (sign 1) or remove it (sign -1); the caller runs `update_likelihood`."""
     clusters.size[g] += sign
     clusters.index_sum[g] += sign * u
     clusters.n_reports[g] += sign * items.n_reports[u]
@@ -212,30 +212,30 @@ def add(items, clusters, u, g, sign):
 
 
 @njit_no_refcount
-def take(items, clusters, u):
+def remove_report(items, clusters, u):
     """Remove item u from its cluster, and free the cluster if it is then empty."""
     g = clusters.cluster_of[u]
     clusters.cluster_of[u] = -1
-    add(items, clusters, u, g, -1)
+    change_membership(items, clusters, u, g, -1)
     if clusters.size[g] == 0:
-        release(clusters, g)
+        free_cluster(clusters, g)
     else:
-        refresh(items, clusters, g)
+        update_likelihood(items, clusters, g)
 
 
 @njit_no_refcount
-def put(items, clusters, u, g):
+def insert_report(items, clusters, u, g):
     """Put item u into cluster g."""
     clusters.cluster_of[u] = g
-    add(items, clusters, u, g, 1)
-    refresh(items, clusters, g)
+    change_membership(items, clusters, u, g, 1)
+    update_likelihood(items, clusters, g)
 
 
 @njit_no_refcount
-def release(clusters, g):
+def free_cluster(clusters, g):
     """Free the slot and the index of cluster g."""
     clusters.cluster_at[clusters.slot[g]] = -1
-    empty(clusters, g)
+    clear_cluster(clusters, g)
     free = clusters.free_list[-1]
     clusters.free_list[free] = g
     clusters.free_list[-1] = free + 1
@@ -244,7 +244,7 @@ def release(clusters, g):
 
 
 @njit_no_refcount
-def claim(clusters, s):
+def new_cluster(clusters, s):
     """Return the index of a new, empty cluster at slot s."""
     free = clusters.free_list[-1] - 1
     g = clusters.free_list[free]
@@ -377,9 +377,9 @@ def tabulate_items(items, clusters):
     """Compute the tables of all items, each by itself; `clusters` is scratch."""
     g = items.n_reports.shape[0]
     for u in range(items.n_reports.shape[0]):
-        empty(clusters, g)
-        add(items, clusters, u, g, 1)
-        refresh(items, clusters, g)
+        clear_cluster(clusters, g)
+        change_membership(items, clusters, u, g, 1)
+        update_likelihood(items, clusters, g)
         tabulate(items, clusters, g, items.table[u])
 
 

@@ -28,9 +28,9 @@ class TableProblem(NamedTuple):
     mass: NDArray[np.float64]  # (slots, k + 1) popularity of a slot within each section
     log_response_prob: NDArray[np.float64]  # (slots, responses + 1), "any other response" last
     counts: NDArray[np.float64]  # (responses,) reports of each
-    base: NDArray[np.float64]  # (responses, k + 1) mass of slots that can have no other response
-    fixed: NDArray[np.bool_]  # (responses,) whether there is any such slot
-    rate: NDArray[np.float64]  # (2,) a report has probability rate[0] + rate[1] * weight of its response
+    forced_mass: NDArray[np.float64]  # (responses, k + 1) mass of slots that can have no other response
+    is_forced: NDArray[np.bool_]  # (responses,) whether there is any such slot
+    offset_scale: NDArray[np.float64]  # (2,) a report has probability offset + scale * weight of its response
     interest: NDArray[np.float64]  # (3, nodes) gamma, 1 - gamma, log weight
     polarization: NDArray[np.float64]  # (3, nodes) delta, (1 - delta)/(k - 1), log weight
     log_prior: NDArray[np.float64]  # (k,)
@@ -89,9 +89,9 @@ def refresh(problem, chain, t, workspace):
     mass, share, holders, table = problem.mass, chain.share[t], chain.holders[t], chain.table[t]
     responses, sections = share.shape
     for y in range(responses):
-        holders[y] = 1 if problem.fixed[y] else 0
+        holders[y] = 1 if problem.is_forced[y] else 0
         for j in range(sections):
-            share[y, j] = problem.base[y, j]
+            share[y, j] = problem.forced_mass[y, j]
     for s in range(table.shape[0]):
         y = table[s]
         if y < responses:
@@ -140,47 +140,49 @@ def _take(chain, t, s):
 
 
 @unchecked
-def redraw(problem, chain, t, s, r, workspace, one, two):
-    """Redraw the responses of slots s and r jointly, given all others, by the uniform numbers one and two.
+def gibbs_slot_pair(problem, chain, level, slot, other_slot, workspace, u1, u2):
+    """Redraw the responses of two slots jointly, given all others, by the uniform numbers u1 and u2.
 
     The joint distribution is a product but for the responses that both slots may have: these are separate terms.
     """
-    _take(chain, t, s)
-    _take(chain, t, r)
-    log_response_prob, power, x, y = problem.log_response_prob, chain.power[t], workspace.x, workspace.y
-    offset, scale = problem.rate[0], problem.rate[1]
+    _take(chain, level, slot)
+    _take(chain, level, other_slot)
+    log_response_prob, power, x, y = problem.log_response_prob, chain.power[level], workspace.x, workspace.y
+    offset, scale = problem.offset_scale[0], problem.offset_scale[1]
     responses = power.shape[0]
     wide = responses + 1
-    small, large = scale * chain.phi[t, s], scale * chain.phi[t, r]
+    small, large = scale * chain.phi[level, slot], scale * chain.phi[level, other_slot]
     # reported responses that no other slot has: at most two
     needed, other = -1, -1
     for a in range(responses):
-        rate = offset + scale * chain.weight[t, a]
+        rate = offset + scale * chain.weight[level, a]
         if rate <= 0.0:
             needed, other, rate = a, needed, 1.0
         x[a], x[wide + a], x[2 * wide + a], x[3 * wide + a] = rate, rate + small, rate + large, rate + small + large
     if other >= 0:
         change = (
-            log_response_prob[s, other]
-            + log_response_prob[r, needed]
-            - log_response_prob[s, needed]
-            - log_response_prob[r, other]
+            log_response_prob[slot, other]
+            + log_response_prob[other_slot, needed]
+            - log_response_prob[slot, needed]
+            - log_response_prob[other_slot, other]
         )
         change += (power[other] - power[needed]) * (np.log(small) - np.log(large))
-        swap = one >= 1.0 / (1.0 + np.exp(change))
-        _put(chain, t, s, other if swap else needed)
-        _put(chain, t, r, needed if swap else other)
+        swap = u1 >= 1.0 / (1.0 + np.exp(change))
+        _put(chain, level, slot, other if swap else needed)
+        _put(chain, level, other_slot, needed if swap else other)
         return
     for row in range(4):
         x[row * wide + responses] = 1.0
     log_all(x, workspace.x_words, y, workspace.y_words, 4 * wide)
     for a in range(wide):
         times = power[a] if a < responses else 0.0
-        x[a] = log_response_prob[s, a] + times * (y[wide + a] - y[a])
-        x[wide + a] = log_response_prob[r, a] + times * (y[2 * wide + a] - y[a])
-        x[2 * wide + a] = log_response_prob[s, a] + log_response_prob[r, a] + times * (y[3 * wide + a] - y[a])
+        x[a] = log_response_prob[slot, a] + times * (y[wide + a] - y[a])
+        x[wide + a] = log_response_prob[other_slot, a] + times * (y[2 * wide + a] - y[a])
+        x[2 * wide + a] = (
+            log_response_prob[slot, a] + log_response_prob[other_slot, a] + times * (y[3 * wide + a] - y[a])
+        )
     if needed >= 0:
-        _redraw_needed(problem, chain, t, s, r, workspace, needed, one, two)
+        _redraw_needed(problem, chain, level, slot, other_slot, workspace, needed, u1, u2)
         return
     top, peak = -np.inf, -np.inf
     for a in range(wide):
@@ -190,7 +192,7 @@ def redraw(problem, chain, t, s, r, workspace, one, two):
         x[wide + a] -= peak
         x[2 * wide + a] -= top + peak
     exp_all(x, y, workspace.y_words, 3 * wide)
-    # y: weight of s with r elsewhere, and with r anywhere
+    # y: weight of `slot` with `other_slot` elsewhere, and with it anywhere
     total, whole = 0.0, 0.0
     for a in range(wide):
         whole += x[wide + a]
@@ -204,28 +206,33 @@ def redraw(problem, chain, t, s, r, workspace, one, two):
         y[a] = x[a] * rest
         y[wide + a] = y[a] + x[2 * wide + a]
         total += y[wide + a]
-    first = _sample(y, wide, wide, one * total)
+    first = _sample(y, wide, wide, u1 * total)
     second = first
     p_apart = y[first] / y[wide + first]
-    if two < p_apart:
+    if u2 < p_apart:
         x[wide + first] = 0.0
         rest = 0.0
         for b in range(wide):
             rest += x[wide + b]
-        second = _sample(x, wide, wide, two / p_apart * rest)
-    _put(chain, t, s, first)
-    _put(chain, t, r, second)
+        second = _sample(x, wide, wide, u2 / p_apart * rest)
+    _put(chain, level, slot, first)
+    _put(chain, level, other_slot, second)
 
 
 @unchecked
-def _redraw_needed(problem, chain, t, s, r, workspace, needed, one, two):
-    """Redraw two slots where a reported response has no other slot: s has it, or r, or both."""
-    x, y, power, log_response_prob = workspace.x, workspace.y, chain.power[t], problem.log_response_prob
+def _redraw_needed(problem, chain, level, slot, other_slot, workspace, needed, u1, u2):
+    """Redraw two slots where a reported response has no other slot: one of them has it, or both."""
+    x, y, power, log_response_prob = workspace.x, workspace.y, chain.power[level], problem.log_response_prob
     wide = power.shape[0] + 1
-    small, large = problem.rate[1] * chain.phi[t, s], problem.rate[1] * chain.phi[t, r]
-    of_s = log_response_prob[s, needed] + power[needed] * np.log(small)
-    of_r = log_response_prob[r, needed] + power[needed] * np.log(large)
-    both = log_response_prob[s, needed] + log_response_prob[r, needed] + power[needed] * np.log(small + large)
+    small, large = (
+        problem.offset_scale[1] * chain.phi[level, slot],
+        problem.offset_scale[1] * chain.phi[level, other_slot],
+    )
+    of_s = log_response_prob[slot, needed] + power[needed] * np.log(small)
+    of_r = log_response_prob[other_slot, needed] + power[needed] * np.log(large)
+    both = (
+        log_response_prob[slot, needed] + log_response_prob[other_slot, needed] + power[needed] * np.log(small + large)
+    )
     x[needed], x[wide + needed] = -np.inf, -np.inf
     top, peak = -np.inf, -np.inf
     for a in range(wide):
@@ -243,13 +250,13 @@ def _redraw_needed(problem, chain, t, s, r, workspace, needed, one, two):
     of_r += top + np.log(sum_s) if top > -np.inf else -np.inf
     largest = max(of_s, of_r, both)
     of_s, of_r, both = np.exp(of_s - largest), np.exp(of_r - largest), np.exp(both - largest)
-    want, first, second = one * (of_s + of_r + both), needed, needed
+    want, first, second = u1 * (of_s + of_r + both), needed, needed
     if want < of_s:
-        second = _sample(x, wide, wide, two * sum_r)
+        second = _sample(x, wide, wide, u2 * sum_r)
     elif want < of_s + of_r:
-        first = _sample(x, 0, wide, two * sum_s)
-    _put(chain, t, s, first)
-    _put(chain, t, r, second)
+        first = _sample(x, 0, wide, u2 * sum_s)
+    _put(chain, level, slot, first)
+    _put(chain, level, other_slot, second)
 
 
 @unchecked
@@ -277,7 +284,7 @@ def draw_behavior(problem, chain, t, workspace, one, two):
     """
     share, power, line, x, y = chain.share[t], chain.power[t], workspace.line, workspace.x, workspace.y
     interest, polarization, k = problem.interest, problem.polarization, problem.log_prior.shape[0]
-    offset, scale, count = problem.rate[0], problem.rate[1], problem.interest.shape[1]
+    offset, scale, count = problem.offset_scale[0], problem.offset_scale[1], problem.interest.shape[1]
     iota, delta = chain.behavior[t, 0], chain.behavior[t, 2]
     for q in range(count):
         line[q] = interest[2, q]
@@ -306,7 +313,13 @@ def draw_pool(problem, share, power, gamma, workspace, u):
     posterior of the pools.
     """
     interest, polarization, log_prior = problem.interest, problem.polarization, problem.log_prior
-    offset, scale, line, x, y = problem.rate[0], problem.rate[1], workspace.line, workspace.x, workspace.y
+    offset, scale, line, x, y = (
+        problem.offset_scale[0],
+        problem.offset_scale[1],
+        workspace.line,
+        workspace.x,
+        workspace.y,
+    )
     k, nodes = log_prior.shape[0], polarization.shape[1]
     for j in range(k):
         for q in range(nodes):
@@ -336,7 +349,7 @@ def _score(problem, chain, t):
     """Return the derivative of the log density of level t by its inverse temperature."""
     total = 0.0
     for a in range(problem.counts.shape[0]):
-        rate = problem.rate[0] + problem.rate[1] * chain.weight[t, a]
+        rate = problem.offset_scale[0] + problem.offset_scale[1] * chain.weight[t, a]
         total += (problem.counts[a] - 1.0) * np.log(rate)
     return total
 
@@ -384,7 +397,7 @@ def run(problem, chain, workspace, key, at, sweeps, pairs, out):
                 while r == s:
                     at += 1
                     r = _sample_slot(problem.cumulative, uniform(key, at))
-                redraw(problem, chain, t, s, r, workspace, uniform(key, at + 1), uniform(key, at + 2))
+                gibbs_slot_pair(problem, chain, t, s, r, workspace, uniform(key, at + 1), uniform(key, at + 2))
                 at += 3
             refresh(problem, chain, t, workspace)
             draw_behavior(problem, chain, t, workspace, uniform(key, at), uniform(key, at + 1))

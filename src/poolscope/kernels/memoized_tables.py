@@ -45,7 +45,9 @@ def _power(base, exponent, count, out):
 
 
 @njit(nogil=True, cache=True)
-def sum_tables(first, lower, mass, distribution, counts, inverse, base, rate, weights, prior, buffer, out):
+def sum_tables(
+    first, lower, mass, distribution, counts, inverse_scale, forced_mass, offset_scale, weights, prior, buffer, out
+):
     """Add the likelihood of the reports to out (k,), for each pool times its prior.
 
     Parameters
@@ -54,9 +56,9 @@ def sum_tables(first, lower, mass, distribution, counts, inverse, base, rate, we
     mass : (points, sections) weights of sets.
     distribution : (responses + 1, points) Pr[all slots of a set have the response] over the factorials of its counts;
         "any other response" is last.
-    counts, inverse : (responses,) reports, and the scale of their rates.
-    base : (responses, sections) mass of slots that can have no other response.
-    rate : (2,) a report has probability rate[0] + rate[1] * weight.
+    counts, inverse_scale : (responses,) reports, and the scale of their rates.
+    forced_mass : (responses, sections) mass of slots that can have no other response.
+    offset_scale : (2,) a report has probability offset_scale[0] + offset_scale[1] * weight.
     weights, prior : (k, sections, nodes) and (k, nodes).
     buffer : (4, points, TILE) scratch.
     """
@@ -75,9 +77,9 @@ def sum_tables(first, lower, mass, distribution, counts, inverse, base, rate, we
                     if share == 0.0:
                         f[:count] = 0.0
                         continue
-                    x[:count] = rate[0] * inverse[y]
+                    x[:count] = offset_scale[0] * inverse_scale[y]
                     for j in range(sections):
-                        part, w = rate[1] * inverse[y] * (mass[v, j] + base[y, j]), weights[i, j]
+                        part, w = offset_scale[1] * inverse_scale[y] * (mass[v, j] + forced_mass[y, j]), weights[i, j]
                         if part != 0.0:
                             for q in range(count):
                                 x[q] += part * w[at + q]
@@ -150,7 +152,7 @@ def _demand(weight, single, scale, spare, out):
 
 
 @unchecked
-def occupancy(log_response_prob, counts, log_phi, load, single, buffer, words, weight, out):
+def occupancy_log_likelihood(log_response_prob, counts, log_phi, load, single, buffer, words, weight, out):
     """Compute out (nodes,), the log likelihood at each node if slots were taken independently of each other.
 
     The result only guides the choice of nodes; `poolscope.inference.memoized.occupancy` describes the approximation.
@@ -176,13 +178,13 @@ class Particles(NamedTuple):
 
     free : (particles, slots) one where a slot is not yet taken.
     taken : (particles, groups) the slot of each group.
-    ahead : (particles,) log weight that anticipates the demand of later groups.
+    log_lookahead_weight : (particles,) log weight that anticipates the demand of later groups.
     copies, words : scratch.
     """
 
     free: NDArray[np.float64]
     taken: NDArray[np.int64]
-    ahead: NDArray[np.float64]
+    log_lookahead_weight: NDArray[np.float64]
     copies: NDArray[np.int64]
     words: NDArray[np.int64]
 
@@ -192,31 +194,31 @@ MIN_ESS_SHARE = 0.5
 
 
 @unchecked
-def _resample(ahead, log_weight, copies, taken, free, offset):
-    """Resample particles systematically by exp(ahead) if their effective number is small.
+def _resample(log_lookahead_weight, log_weight, copies, taken, free, offset):
+    """Resample particles systematically by exp(log_lookahead_weight) if their effective number is small.
 
     Particles with offspring stay in place. log_weight (particles,) is updated; copies (particles,) is scratch.
     """
-    count, top = ahead.shape[0], -np.inf
+    count, top = log_lookahead_weight.shape[0], -np.inf
     for p in range(count):
-        top = max(top, ahead[p])
+        top = max(top, log_lookahead_weight[p])
     total, squares = 0.0, 0.0
     for p in range(count):
-        x = np.exp(ahead[p] - top)
+        x = np.exp(log_lookahead_weight[p] - top)
         total += x
         squares += x * x
     if not total * total < MIN_ESS_SHARE * count * squares:
         return
     passed, placed = 0.0, 0
     for p in range(count):
-        passed += np.exp(ahead[p] - top)
+        passed += np.exp(log_lookahead_weight[p] - top)
         upto = count if p == count - 1 else min(count, int(np.ceil(passed / total * count - offset)))
         copies[p] = max(upto - placed, 0)
         placed = max(upto, placed)
     mean, source = top + np.log(total / count), 0
     for p in range(count):
         # the weight does not yet include the demand of later groups for its slots
-        log_weight[p] = log_weight[p] - ahead[p] + mean if copies[p] > 0 else 0.0
+        log_weight[p] = log_weight[p] - log_lookahead_weight[p] + mean if copies[p] > 0 else 0.0
     for p in range(count):
         if copies[p] == 0:
             while copies[source] < 2:
@@ -250,7 +252,12 @@ def allocate(
     log_response_prob, counts, mass = problem.log_response_prob, problem.counts, problem.mass
     groups, slots = log_response_prob.shape
     proposal, spare, demand, left, log_spare = buffer[0], buffer[1], buffer[2], buffer[3], buffer[4]
-    free, taken, ahead, copies = particles.free, particles.taken, particles.ahead, particles.copies
+    free, taken, log_lookahead_weight, copies = (
+        particles.free,
+        particles.taken,
+        particles.log_lookahead_weight,
+        particles.copies,
+    )
     at, count = 0, free.shape[0]
     for q in range(gamma.shape[0]):
         top, total = (
@@ -273,12 +280,12 @@ def allocate(
                 log_spare[s] = np.log(spare[s])
                 proposal[s] = row[s] * spare[s]
             for p in range(count):
-                ahead[p] = total[p]
+                log_lookahead_weight[p] = total[p]
                 if total[p] == -np.inf:
                     continue
                 whole = _dot(proposal, free[p], slots)
                 if not whole > 0.0:
-                    total[p] = ahead[p] = -np.inf
+                    total[p] = log_lookahead_weight[p] = -np.inf
                     continue
                 want, s, last = uniform(key, at) * whole, 0, -1
                 at += 1
@@ -294,13 +301,13 @@ def allocate(
                 taken[p, g] = last
                 if single[last] > 0.0:
                     free[p, last] = 0.0
-                ahead[p] = total[p]
+                log_lookahead_weight[p] = total[p]
                 for h in range(g + 1):
-                    ahead[p] += log_spare[taken[p, h]]
+                    log_lookahead_weight[p] += log_spare[taken[p, h]]
             if g < groups - 1:
                 offset = uniform(key, at)
                 at += 1
-                _resample(ahead, total, copies, taken, free, offset)
+                _resample(log_lookahead_weight, total, copies, taken, free, offset)
         for p in range(count):
             if total[p] > -np.inf:
                 for g in range(groups):

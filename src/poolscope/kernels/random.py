@@ -97,7 +97,7 @@ def uniforms(keys, index, out):
 _S52, _S64, _BIAS = np.uint64(52), np.uint64(64), np.uint64(1023)
 
 
-def trailing_zeros_twin(word):
+def trailing_zeros_reference(word):
     """`trailing_zeros` in plain Python: the exponent of the lowest set bit as a floating-point number."""
     lowest = word & (~word + _ONE)
     return (np.float64(lowest).view(np.uint64) >> _S52) - _BIAS if word else _S64
@@ -110,7 +110,7 @@ def trailing_zeros(typing, word):
     def codegen(context, builder, signature, args):
         if hasattr(builder, "cttz"):
             return builder.cttz(args[0], ir.IntType(1)(0))
-        return context.compile_internal(builder, trailing_zeros_twin, signature, args)
+        return context.compile_internal(builder, trailing_zeros_reference, signature, args)
 
     return types.uint64(types.uint64), codegen
 
@@ -185,7 +185,7 @@ def vectors_compile(lanes):
     return True
 
 
-def bernoulli_lanes_twin(lanes: int) -> Any:
+def bernoulli_lanes_reference(lanes: int) -> Any:
     """Return the plain-Python equivalent of the intrinsic of `bernoulli_lanes`: one word after another."""
 
     def bernoulli(state, stride, threshold, out, first):
@@ -207,7 +207,7 @@ def bernoulli_lanes_twin(lanes: int) -> Any:
 
 
 def bernoulli_lanes(lanes: int) -> Any:
-    """Return an intrinsic for this many neighboring words; its plain twin where LLVM does not accept it."""
+    """Return an intrinsic for this many neighboring words; its plain-Python reference where LLVM does not accept it."""
 
     @intrinsic
     def bernoulli(typing, state, stride, threshold, out, first):
@@ -219,7 +219,7 @@ def bernoulli_lanes(lanes: int) -> Any:
 
         def codegen(context, builder, signature, args):
             if not vectors_compile(lanes):
-                return context.compile_internal(builder, bernoulli_lanes_twin(lanes), signature, args)
+                return context.compile_internal(builder, bernoulli_lanes_reference(lanes), signature, args)
             data = context.make_array(signature.args[3])(context, builder, args[3]).data
             return _emit_bernoulli_lanes(builder, lanes, *args[:3], builder.gep(data, [args[4]]))
 
@@ -254,7 +254,7 @@ def bernoulli_words(key, index, threshold, out):
 
 
 @njit(nogil=True, cache=True)
-def lay_alias(weights, stack, keep, alias):
+def build_alias_table(weights, stack, keep, alias):
     """Fill keep and alias: column z, drawn uniformly, stands for alias[z, 1] = z with probability keep[z], else for
     alias[z, 0].
 
@@ -329,7 +329,7 @@ def _stirling_tail(k):
 
 
 @njit(nogil=True, cache=True)
-def _walk(n, p, u):
+def _binomial_inversion(n, p, u):
     """Draw by inversion for n p < 10: sum up the probabilities until they exceed u."""
     ratio = p / (1.0 - p)
     probability = math.exp(n * math.log1p(-p))
@@ -395,12 +395,12 @@ def binomial(n, p, key, index):
 def binomial_half(n, p, key, index):
     """Return `binomial` for 0 < p <= 1/2."""
     if n * p < 10.0:
-        return np.int64(_walk(n, p, uniform(key, index))), index + 1
+        return np.int64(_binomial_inversion(n, p, uniform(key, index))), index + 1
     return _reject(n, p, key, index)
 
 
 @njit(nogil=True, cache=True)
-def tabulate(first, p, probabilities, stack, starts, keep, alias):
+def binomial_alias_tables(first, p, probabilities, stack, starts, keep, alias):
     """Compute alias tables of Binomial(first + r, p) for every row r of `keep`.
 
     Column z of row r is the value starts[r] + z; the omitted tails are below the resolution of a uniform number.
@@ -422,5 +422,5 @@ def tabulate(first, p, probabilities, stack, starts, keep, alias):
             probabilities[i] = probability
             k = begin + i
             probability *= (n - k) / (k + 1.0) * p / (1.0 - p) if k < n else 0.0
-        lay_alias(probabilities, stack, keep[r], alias[r])
+        build_alias_table(probabilities, stack, keep[r], alias[r])
         starts[r] = begin

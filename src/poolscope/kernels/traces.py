@@ -87,15 +87,17 @@ def perturb(key, popularity, sigma, out):
 
 
 @njit(nogil=True, cache=True)
-def draw_own_traces(keys, tastes, gamma, delta, iota, k, order, starts, popularity, sigma, own, cumulative, out):
-    """Draw traces of users who each perturb the popularity; own and cumulative (universe) are scratch."""
+def draw_own_traces(
+    keys, perturbation_keys, gamma, delta, iota, k, order, starts, popularity, sigma, user_popularity, cumulative, out
+):
+    """Draw traces of users who each perturb the popularity; user_popularity and cumulative (universe) are scratch."""
     for user in range(keys.shape[0]):
-        perturb(tastes[user], popularity, sigma, own)
+        perturb(perturbation_keys[user], popularity, sigma, user_popularity)
         for section in range(starts.shape[0] - 1):
             total = 0.0
             for i in range(starts[section], starts[section + 1]):
                 # rounding can leave an object slightly below zero
-                total += max(own[order[i]], 0.0)
+                total += max(user_popularity[order[i]], 0.0)
                 cumulative[i] = total
         _draw_trace(
             keys[user],

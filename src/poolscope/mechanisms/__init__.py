@@ -56,7 +56,6 @@ __all__ = [
     "PoolWeights",
     "Pure",
     "Rappor",
-    "Rates",
     "ReportBatch",
     "ReportColumn",
     "ReportLikelihood",
@@ -64,6 +63,7 @@ __all__ = [
     "Reports",
     "SpotMe",
     "SubsetSelection",
+    "SupportProbabilities",
     "adapt",
     "composed",
     "device_of",
@@ -104,7 +104,14 @@ if TYPE_CHECKING:
     from poolscope.mechanisms.histogram import SHE
     from poolscope.mechanisms.local_hashing import BLH, OLH
     from poolscope.mechanisms.pi_rappor import PIRappor
-    from poolscope.mechanisms.protocols import FrequencyOracle, Mechanism, PoolWeights, Rates, ReportColumn, Reports
+    from poolscope.mechanisms.protocols import (
+        FrequencyOracle,
+        Mechanism,
+        PoolWeights,
+        ReportColumn,
+        Reports,
+        SupportProbabilities,
+    )
     from poolscope.mechanisms.pure import Likelihood, Pure
     from poolscope.mechanisms.rappor import Rappor
     from poolscope.mechanisms.subset import SubsetSelection
@@ -152,7 +159,7 @@ else:
         "Pure": "mechanisms.pure",
         "Rappor": "mechanisms.rappor",
         "MemoizedRappor": "devices.memoized",
-        "Rates": "mechanisms.protocols",
+        "SupportProbabilities": "mechanisms.protocols",
         "ReportColumn": "mechanisms.protocols",
         "Reports": "mechanisms.protocols",
         "SHE": "mechanisms.histogram",

@@ -102,12 +102,12 @@ class Channel(Likelihood):
         with np.errstate(divide="ignore"):
             return np.log(self.matrix[:, np.asarray(reports["report"])].T)
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
         """Compute the masses by one matrix product over the distinct reports."""
         seen, which = np.unique(np.asarray(reports["report"]), return_inverse=True)
         columns = self.matrix[:, seen]
         largest = columns.max(axis=0, initial=0.0)
-        return ((columns / np.where(largest > 0, largest, 1.0)).T @ views.matrix())[which]
+        return ((columns / np.where(largest > 0, largest, 1.0)).T @ pool_weights.matrix())[which]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

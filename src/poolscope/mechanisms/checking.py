@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.mechanisms.custom import Adapted, as_columns, is_ours, owner
+from poolscope.mechanisms.custom import Adapted, as_columns, is_builtin_class, owner
 from poolscope.mechanisms.protocols import ReportColumn, Reports
 from poolscope.mechanisms.pure import Likelihood, MechanismDefaults, Pure, ScoreOracle, SupportOracle, declared_columns
 from poolscope.mechanisms.unary import check_bits
@@ -71,20 +71,20 @@ def check_mechanism(mechanism: object) -> None:
         rule = f"must be a mechanism, which has {', '.join(lacking)}"
         remedy = "wrap your own with poolscope.mechanisms.adapt(mine, universe)"
         raise InputError(rule, value=type(mechanism).__name__, remedy=remedy)
-    found = ignored(type(mechanism))
+    found = find_bypassed_override(type(mechanism))
     if found is not None:
         rule = f"{type(mechanism).__name__} overrides {found[0]}, which the inherited {found[1]} does not use"
         remedy = "poolscope.mechanisms.adapt(mine, universe) derives all other methods from yours"
         raise InputError(rule, remedy=remedy)
 
 
-def ignored(kind: type) -> tuple[str, str] | None:
+def find_bypassed_override(kind: type) -> tuple[str, str] | None:
     """Return a method that a user's class overrides, and an inherited one that does not call it; None if consistent."""
-    overridden = {name for name in DEPENDENTS if not is_ours(owner(kind, name))}
+    overridden = {name for name in DEPENDENTS if not is_builtin_class(owner(kind, name))}
     for name in DEPENDENTS:
         for dependent in DEPENDENTS[name] if name in overridden else ():
             known = owner(kind, dependent)
-            if known is not None and is_ours(known):
+            if known is not None and is_builtin_class(known):
                 called = GENERIC.get(vars(known)[dependent], ())
                 if not overridden.intersection(called):
                     return name, dependent

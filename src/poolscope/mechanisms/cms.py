@@ -35,7 +35,7 @@ from poolscope.mechanisms.sketch import (
     plain_layout,
     sketch_counts,
 )
-from poolscope.mechanisms.unary import as_bytes, as_words, log_bit_measure, threshold, words_of
+from poolscope.mechanisms.unary import as_bytes, as_fixed_point, as_words, log_bit_measure, words_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class CMS(Sketch):
     def cells(self) -> CellMoments:
         """Moments of a cell, which counts set bits."""
         gain = 1.0 - 2.0 * self.flip
-        return CellMoments(self.flip, gain, self.flip * (1.0 - self.flip), own=0.0, hit=gain**2)
+        return CellMoments(self.flip, gain, self.flip * (1.0 - self.flip), var_gain=0.0, joint_gain=gain**2)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.m)
@@ -101,28 +101,28 @@ class CMS(Sketch):
         function = self.shared_by(keys)
         words = np.empty((len(objects), words_of(self.m)), dtype=np.uint64)
         bucket = self.family.bucket_of(function, np.asarray(objects))
-        kernels.obfuscate(bucket, keys, self.m, threshold(self.flip), words)
+        kernels.obfuscate(bucket, keys, self.m, as_fixed_point(self.flip), words)
         return {"hash": function.astype(np.int32), "bits": as_bytes(words, self.m)}
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
         words = as_words(reports["bits"], self.m)
-        out = np.empty((len(words), views.width))
-        inputs = self._kernel_inputs(views)
+        out = np.empty((len(words), pool_weights.width))
+        inputs = self._kernel_inputs(pool_weights)
         for buckets, starts, order in self.grouped(reports["hash"]):
             kernels.support_mass(starts, order, buckets, words, *inputs, out)
         return out
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, pool_weights: PoolWeights, rows: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        inputs = self._kernel_inputs(views)
-        made = objects, keys, self.m, threshold(self.flip)
+        inputs = self._kernel_inputs(pool_weights)
+        made = objects, keys, self.m, as_fixed_point(self.flip)
         for buckets, starts, order in self.grouped(self.shared_by(keys)):
-            kernels.sent_masses(starts, order, buckets, *made, *inputs, positions, out)
+            kernels.sent_masses(starts, order, buckets, *made, *inputs, rows, out)
 
-    def _kernel_inputs(self, views: PoolWeights) -> tuple[Integers, Floats, kernels.MassWorkspace]:
+    def _kernel_inputs(self, pool_weights: PoolWeights) -> tuple[Integers, Floats, kernels.MassWorkspace]:
         """Return the pool weights as the kernels take them, and their scratch arrays."""
-        layout = packed_layout(views)
-        return layout.runs, layout.weights, kernels.mass_workspace(self.m, layout.empty(self.m), views.width)
+        layout = packed_layout(pool_weights)
+        return layout.runs, layout.weights, kernels.mass_workspace(self.m, layout.empty(self.m), pool_weights.width)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         words = as_words(reports["bits"], self.m)
@@ -218,7 +218,7 @@ class HCMS(Sketch):
     @property
     def cells(self) -> CellMoments:
         """Moments of a cell, which counts agreements with its bucket's column; columns are orthogonal."""
-        return CellMoments(0.5, self.p_star - 0.5, 0.25, own=0.0, hit=0.0)
+        return CellMoments(0.5, self.p_star - 0.5, 0.25, var_gain=0.0, joint_gain=0.0)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         buckets = self.family.buckets(np.asarray(reports["hash"], dtype=np.int64))
@@ -239,11 +239,11 @@ class HCMS(Sketch):
         hadamard_kernels.obfuscate(bucket, keys, self.m, self.flip, coordinate, bit)
         return {"hash": function.astype(np.int32), "coordinate": coordinate, "bit": bit}
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
         check_range("coordinate", reports["coordinate"], self.m)
-        out = np.zeros((len(reports["hash"]), views.width))
-        layout = plain_layout(views)
-        inputs = layout.runs, layout.weights, empty_table(self.m, views.width)
+        out = np.zeros((len(reports["hash"]), pool_weights.width))
+        layout = plain_layout(pool_weights)
+        inputs = layout.runs, layout.weights, empty_table(self.m, pool_weights.width)
         for buckets, starts, order in self.grouped(reports["hash"]):
             hadamard_kernels.support_mass(starts, order, buckets, reports["coordinate"], reports["bit"], *inputs, out)
         return out

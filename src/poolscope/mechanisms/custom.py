@@ -94,7 +94,7 @@ class Adapted(Likelihood):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         fast = getattr(self.mechanism, "report", None)
-        if fast is not None and not _is_outdated(type(self.mechanism), "report", "obfuscate"):
+        if fast is not None and not _is_bypassed(type(self.mechanism), "report", "obfuscate"):
             return as_columns(fast(objects, keys), len(objects))[0]
         seek = _streams()
         made = [as_columns(self.mechanism.obfuscate(objects[i : i + 1], seek(key)), 1)[0] for i, key in enumerate(keys)]
@@ -122,8 +122,8 @@ class Adapted(Likelihood):
         """Return the reports in the form that the mechanism returns."""
         return reports[REPORT] if self.bare else reports
 
-    def mass(self, reports: Reports | NDArray[Any], views: PoolWeights) -> Floats:
-        return super().mass(as_columns(reports)[0], views)
+    def mass(self, reports: Reports | NDArray[Any], pool_weights: PoolWeights) -> Floats:
+        return super().mass(as_columns(reports)[0], pool_weights)
 
     def all_reports(self) -> Reports | None:
         """Return every report, from the mechanism's own list or its columns; None where the output space is large."""
@@ -223,12 +223,12 @@ def owner(kind: type, name: str) -> type | None:
     return next((own for own in kind.__mro__ if name in vars(own)), None)
 
 
-def is_ours(kind: type | None) -> bool:
+def is_builtin_class(kind: type | None) -> bool:
     """Return whether a class belongs to this package; None counts as ours."""
     return kind is None or kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-def _is_outdated(kind: type, method: str, other: str) -> bool:
+def _is_bypassed(kind: type, method: str, other: str) -> bool:
     """Return whether `method` is inherited from a base of the class that overrides `other`, so that it ignores it."""
     of_one, of_other = owner(kind, method), owner(kind, other)
     return of_one is not of_other and of_one is not None and of_other is not None and issubclass(of_other, of_one)
@@ -236,8 +236,14 @@ def _is_outdated(kind: type, method: str, other: str) -> bool:
 
 def _inherits_supports(kind: type) -> bool:
     """Return whether supports are inherited from a built-in class while sampling or likelihood are overridden."""
-    own = [name for name in ("obfuscate", "report", "likelihood", "log_likelihood") if not is_ours(owner(kind, name))]
-    return bool(own) and any(owner(kind, name) is not None and is_ours(owner(kind, name)) for name in SUPPORTING)
+    own = [
+        name
+        for name in ("obfuscate", "report", "likelihood", "log_likelihood")
+        if not is_builtin_class(owner(kind, name))
+    ]
+    return bool(own) and any(
+        owner(kind, name) is not None and is_builtin_class(owner(kind, name)) for name in SUPPORTING
+    )
 
 
 def as_columns(reports: ArrayLike | Mapping[str, ArrayLike], count: int | None = None) -> tuple[Reports, bool]:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Keys, Map, Objects
-from poolscope.kernels import hadamard as kernels
+from poolscope.kernels import local_hashing as kernels
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects
-from poolscope.mechanisms.pure import Sized, draw_object_counts, uniform_base_measure
+from poolscope.mechanisms.pure import BasicPureMechanism, draw_object_counts, uniform_base_measure
 
 
 def randomized_response(epsilon: float, values: int) -> tuple[float, float]:
@@ -21,7 +21,7 @@ def randomized_response(epsilon: float, values: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRR(Sized):
+class GRR(BasicPureMechanism):
     r"""k-ary (generalized) randomized response.
 
     A report of z is y: z itself with probability p*, each of the other d-1 objects with probability q*. It supports y
@@ -62,7 +62,7 @@ class GRR(Sized):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         value = np.empty(len(objects), dtype=np.int64)
-        kernels.respond(objects, keys, self.universe, self.p_star, value)
+        kernels.randomized_response(objects, keys, self.universe, self.p_star, value)
         return {"value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:
@@ -72,10 +72,10 @@ class GRR(Sized):
         supported: NDArray[np.bool_] = np.asarray(reports["value"])[:, None] == np.arange(self.universe)
         return supported
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
         value = np.asarray(reports["value"])
-        out = np.zeros((len(value), views.width))
-        for columns, weights in zip(views.columns, views.weights, strict=True):
+        out = np.zeros((len(value), pool_weights.width))
+        for columns, weights in zip(pool_weights.columns, pool_weights.weights, strict=True):
             out[np.arange(len(value)), columns[value]] = weights[value]
         return out
 

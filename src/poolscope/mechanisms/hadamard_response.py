@@ -23,14 +23,14 @@ from poolscope.mechanisms.protocols import (
     derived_field,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Sized, binomial_noise, uniform_base_measure
+from poolscope.mechanisms.pure import BasicPureMechanism, binomial_noise, uniform_base_measure
 
 #: Up to this epsilon, the published mechanism has one block.
 HIGH_PRIVACY = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class HadamardResponse(Sized):
+class HadamardResponse(BasicPureMechanism):
     r"""Hadamard response, with a number of blocks that depends on epsilon.
 
     H is the +1/-1 Hadamard matrix of order b, a power of two: H[i, j] is minus one to the number of bits that i and j
@@ -95,7 +95,7 @@ class HadamardResponse(Sized):
         return 1 << (-(-self.universe // self.blocks)).bit_length()
 
     @property
-    def unit(self) -> float:
+    def prob_outside_support(self) -> float:
         """u, the probability of b/2 columns outside the support."""
         if self.epsilon >= MAX_EPSILON:
             return math.exp(-self.epsilon)
@@ -103,28 +103,28 @@ class HadamardResponse(Sized):
 
     @property
     def p_star(self) -> float:
-        return 1.0 - (2.0 * self.blocks - 1.0) * self.unit
+        return 1.0 - (2.0 * self.blocks - 1.0) * self.prob_outside_support
 
     @property
     def q_star(self) -> float:
         sizes = np.bincount(self._block_and_row()[0]).astype(np.float64)
         others = max(self.universe * (self.universe - 1.0), 1.0)
         outside = 1.0 - float(np.sum(sizes * (sizes - 1.0))) / others if self.blocks > 1 else 0.0
-        return (1.0 - outside) * 0.5 * self.inside + outside * self.unit
+        return (1.0 - outside) * 0.5 * self.prob_same_block + outside * self.prob_outside_support
 
     @property
     def support_prob_no_collision(self) -> float:
         """Support probability of an object in another block, whose support is disjoint; with one block, in the same."""
-        return 0.5 * self.inside if self.blocks == 1 else self.unit
+        return 0.5 * self.prob_same_block if self.blocks == 1 else self.prob_outside_support
 
     @property
-    def inside(self) -> float:
+    def prob_same_block(self) -> float:
         """(e^epsilon + 1) u, the probability that a report is in the block of its object."""
-        return 1.0 - 2.0 * (self.blocks - 1.0) * self.unit
+        return 1.0 - 2.0 * (self.blocks - 1.0) * self.prob_outside_support
 
     @property
     def own_mean(self) -> float:
-        return self.p_star + 0.5 * (1.0 - self.inside)
+        return self.p_star + 0.5 * (1.0 - self.prob_same_block)
 
     @property
     def other_mean(self) -> float:
@@ -134,18 +134,18 @@ class HadamardResponse(Sized):
     def binary_scores(self) -> bool:
         return self.blocks == 1
 
-    def noise(self, counts: Floats, reports: float) -> Floats:
+    def score_sum_variance(self, counts: Floats, reports: float) -> Floats:
         """Return the variance of binary scores with the same means, minus 1/4 per report outside the block."""
         block = self._block_and_row()[0]
         shares = np.bincount(block, weights=counts, minlength=self.blocks)
         within = reports * shares / max(shares.sum(), np.finfo(float).tiny) if self.blocks > 1 else np.array([reports])
-        outside = within * (1.0 - self.inside) + (reports - within) * (1.0 - 2.0 * self.unit)
+        outside = within * (1.0 - self.prob_same_block) + (reports - within) * (1.0 - 2.0 * self.prob_outside_support)
         return binomial_noise(counts, reports, self.own_mean, self.other_mean) - 0.25 * outside[block]
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         value = np.empty(len(objects), dtype=np.int32)
-        kernels.respond_hadamard(objects, keys, self.blocks, self.order, self.p_star, self.unit, value)
+        kernels.respond_hadamard(objects, keys, self.blocks, self.order, self.p_star, self.prob_outside_support, value)
         return {"value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:
@@ -159,12 +159,12 @@ class HadamardResponse(Sized):
         within, agrees = self._compared(reports)
         return within & agrees if self.binary_scores else np.where(within, agrees, 0.5)
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        table = np.zeros((self.order, self.blocks, views.width))
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
+        table = np.zeros((self.order, self.blocks, pool_weights.width))
         block, row = self._block_and_row()
-        table[row, block] = views.matrix()
+        table[row, block] = pool_weights.matrix()
         transform(table.reshape(self.order, -1))
-        out = np.empty((len(reports["value"]), views.width))
+        out = np.empty((len(reports["value"]), pool_weights.width))
         kernels.hadamard_mass(reports["value"], table, out)
         return out
 

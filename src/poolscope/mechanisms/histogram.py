@@ -9,7 +9,7 @@ import numpy as np
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
-from poolscope.kernels import grouping as kernels
+from poolscope.kernels import histogram as kernels
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_finite_epsilon, check_objects
 from poolscope.mechanisms.pure import Likelihood, ScoreOracle, draw_object_counts
 
@@ -94,13 +94,13 @@ class SHE(ScoreOracle, Likelihood):
     def other_mean(self) -> float:
         return 0.0
 
-    def noise(self, counts: Floats, reports: float) -> Floats:
+    def score_sum_variance(self, counts: Floats, reports: float) -> Floats:
         return np.full(self.universe, 2.0 * reports * self.scale**2)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         reals = np.empty((len(objects), self.universe))
-        kernels.noisy(objects, keys, self.step / self.scale, self.step, reals)
+        kernels.noisy_one_hot(objects, keys, self.step / self.scale, self.step, reals)
         return {"reals": reals}
 
     def log_likelihood(self, reports: Reports) -> Floats:
@@ -121,11 +121,11 @@ class SHE(ScoreOracle, Likelihood):
         measure: Floats = self.universe * atom - 0.5 * self.epsilon * (far + 1.0)
         return measure
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, pool_weights: PoolWeights, rows: Integers, out: Floats) -> None:
         at_once = max(1, NUMBERS_AT_ONCE // self.universe)
         for start in range(0, len(objects), at_once):
             chunk = slice(start, start + at_once)
-            super().sent_masses(objects[chunk], keys[chunk], views, positions[chunk], out)
+            super().sent_masses(objects[chunk], keys[chunk], pool_weights, rows[chunk], out)
 
     def scores(self, reports: Reports) -> Floats:
         """Return the entries rounded to the grid, so that sums are exact."""

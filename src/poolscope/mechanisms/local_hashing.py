@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.kernels import hadamard, hashing
+from poolscope.kernels import hashing, local_hashing
 from poolscope.mechanisms.grr import randomized_response
 from poolscope.mechanisms.protocols import (
     MAX_EPSILON,
@@ -25,7 +25,7 @@ from poolscope.mechanisms.protocols import (
     derived_field,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Sized, uniform_base_measure
+from poolscope.mechanisms.pure import BasicPureMechanism, uniform_base_measure
 from poolscope.mechanisms.sketch import packed_layout
 
 Seeds = NDArray[np.int64]
@@ -66,7 +66,7 @@ class SeededHash(ABC):
         return out
 
     @abstractmethod
-    def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
+    def mass(self, seed: Seeds, value: Values, pool_weights: PoolWeights) -> Floats:
         """Return (reports, width) the weights of the supported objects, summed in each column."""
 
 
@@ -86,15 +86,15 @@ class MultiplyShift(SeededHash):
     STACS 1996.
     """
 
-    kernels = hadamard.hashed_values, hadamard.hashed_support, hadamard.hashed_counts
+    kernels = local_hashing.hashed_values, local_hashing.hashed_support, local_hashing.hashed_counts
 
     @property
     def parameters(self) -> tuple[Any, ...]:
         return (self.g,)
 
-    def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
-        out = np.empty((len(seed), views.width))
-        hadamard.hashed_mass(seed, value, self.g, self.universe, packed_layout(views).rows(), out)
+    def mass(self, seed: Seeds, value: Values, pool_weights: PoolWeights) -> Floats:
+        out = np.empty((len(seed), pool_weights.width))
+        local_hashing.hashed_mass(seed, value, self.g, self.universe, packed_layout(pool_weights).rows(), out)
         return out
 
 
@@ -123,9 +123,9 @@ class XXHash32(SeededHash):
     def parameters(self) -> tuple[Any, ...]:
         return self.texts, self.lengths, self.g
 
-    def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
-        out = np.empty((len(seed), views.width))
-        hashing.mass(seed, value, *self.parameters, packed_layout(views).rows(), out)
+    def mass(self, seed: Seeds, value: Values, pool_weights: PoolWeights) -> Floats:
+        out = np.empty((len(seed), pool_weights.width))
+        hashing.mass(seed, value, *self.parameters, packed_layout(pool_weights).rows(), out)
         return out
 
 
@@ -148,7 +148,7 @@ SEED_BITS = 63
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalHashing(Sized):
+class LocalHashing(BasicPureMechanism):
     r"""Binary and optimized local hashing.
 
     A report of z is (s, y): the seed s of a hash function to 0..g-1, uniform over the seeds, and y, randomized response
@@ -207,8 +207,8 @@ class LocalHashing(Sized):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         seed, value = np.empty(len(objects), dtype=np.int64), np.empty(len(objects), dtype=np.int32)
-        hadamard.seeds(keys, np.uint64(64 - self.seed_bits), seed)
-        hadamard.respond(self.functions.values(seed, objects), keys, self.g, self.p_star, value)
+        local_hashing.seeds(keys, np.uint64(64 - self.seed_bits), seed)
+        local_hashing.randomized_response(self.functions.values(seed, objects), keys, self.g, self.p_star, value)
         return {"seed": seed, "value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:
@@ -217,8 +217,8 @@ class LocalHashing(Sized):
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         return self.functions.support(reports["seed"], reports["value"])
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        return self.functions.mass(reports["seed"], reports["value"], views)
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
+        return self.functions.mass(reports["seed"], reports["value"], pool_weights)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         return self.functions.counts(reports["seed"], reports["value"])

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.kernels import unary as kernels
+from poolscope.kernels import pi_rappor as kernels
 from poolscope.mechanisms.hashing import check_range
 from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects, flip_probability
-from poolscope.mechanisms.pure import Sized, uniform_base_measure
+from poolscope.mechanisms.pure import BasicPureMechanism, uniform_base_measure
 from poolscope.mechanisms.sketch import packed_layout
 
 #: Above this prime, products of two field elements overflow 64 bits.
@@ -21,7 +21,7 @@ MAX_PRIME = (1 << 31) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class PIRappor(Sized):
+class PIRappor(BasicPureMechanism):
     r"""PI-RAPPOR, pairwise independent RAPPOR.
 
     A report of z is (a, b), a line over the field of p elements, p a prime no smaller than the universe. It supports
@@ -84,7 +84,7 @@ class PIRappor(Sized):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         a, b = np.empty(len(objects), dtype=np.int64), np.empty(len(objects), dtype=np.int64)
-        kernels.draw(objects, keys, self.prime, self.support_values, self.p_star, a, b)
+        kernels.draw_lines(objects, keys, self.prime, self.support_values, self.p_star, a, b)
         return {"a": a, "b": b}
 
     def log_base_measure(self, reports: Reports) -> Floats:
@@ -93,18 +93,18 @@ class PIRappor(Sized):
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         a, b = self._lines(reports)
         out = np.empty((len(a), self.universe), dtype=np.bool_)
-        kernels.support(a, b, self.prime, self.support_values, out)
+        kernels.line_support(a, b, self.prime, self.support_values, out)
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         out = np.zeros(self.universe, dtype=np.int64)
-        kernels.counts(*self._lines(reports), self.prime, self.support_values, out)
+        kernels.line_counts(*self._lines(reports), self.prime, self.support_values, out)
         return out
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
         a, b = self._lines(reports)
-        out = np.empty((len(a), views.width))
-        kernels.mass(a, b, self.prime, self.support_values, self.universe, packed_layout(views).rows(), out)
+        out = np.empty((len(a), pool_weights.width))
+        kernels.line_mass(a, b, self.prime, self.support_values, self.universe, packed_layout(pool_weights).rows(), out)
         return out
 
     def _lines(self, reports: Reports) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -31,8 +31,8 @@ class PoolWeights:
     Examples
     --------
     >>> columns = universe.pool_of[None].astype(np.uint32) + 1
-    >>> views = ps.mechanisms.PoolWeights(columns, ps.popularity.within_pools(universe, popularity)[None], 4)
-    >>> mechanism.mass({"value": np.array([0, 1])}, views).round(3)
+    >>> pool_weights = ps.mechanisms.PoolWeights(columns, ps.popularity.within_pools(universe, popularity)[None], 4)
+    >>> mechanism.mass({"value": np.array([0, 1])}, pool_weights).round(3)
     array([[0.   , 0.491, 0.   , 0.   ],
            [0.   , 0.214, 0.   , 0.   ]])
     """
@@ -138,15 +138,15 @@ class Mechanism(Protocol):
         """Draw one report for each object from the random stream of the report's key."""
         ...
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
         """Return (reports, width) masses m of the supports: Pr[report | pool] is proportional to offset + scale * m.
 
         Offset and scale are `likelihood_offset` and `likelihood_scale`.
         """
         ...
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
-        """Fill out[positions] with mass(report(objects, keys), views), without storing the reports."""
+    def sent_masses(self, objects: Objects, keys: Keys, pool_weights: PoolWeights, rows: Integers, out: Floats) -> None:
+        """Fill out[rows] with mass(report(objects, keys), pool_weights), without storing the reports."""
         ...
 
     def shared_by(self, keys: Keys) -> NDArray[np.integer] | None:
@@ -184,11 +184,11 @@ class FrequencyOracle(Mechanism, Protocol):
         ...
 
     @property
-    def rates(self) -> Rates:
+    def rates(self) -> SupportProbabilities:
         """Mean scores of each object, and the variance that collisions add."""
         ...
 
-    def noise(self, counts: Floats, reports: float) -> Floats:
+    def score_sum_variance(self, counts: Floats, reports: float) -> Floats:
         """Return (universe,) the variance of the score sums, given the true count of each object."""
         ...
 
@@ -239,29 +239,29 @@ class HasLikelihood(Mechanism, Protocol):
         ...
 
 
-class Rates(NamedTuple):
+class SupportProbabilities(NamedTuple):
     """Probability that a report supports z: one number for all objects, or (universe,) by object.
 
     Parameters
     ----------
-    own : the probability for reports made from z.
-    other : the mean probability for reports made from other objects.
-    variance : variance of that probability over the other objects, due to fixed hash collisions.
+    p_star : the probability for reports made from z.
+    q_star : the mean probability for reports made from other objects.
+    collision_variance : variance of that probability over the other objects, due to fixed hash collisions.
 
     Examples
     --------
-    >>> mechanism.rates.own == mechanism.p_star, mechanism.rates.other == mechanism.q_star
+    >>> mechanism.rates.p_star == mechanism.p_star, mechanism.rates.q_star == mechanism.q_star
     (True, True)
     """
 
-    own: float | Floats
-    other: float | Floats
-    variance: float | Floats
+    p_star: float | Floats
+    q_star: float | Floats
+    collision_variance: float | Floats
 
 
 def is_frequency_oracle(mechanism: object) -> TypeGuard[FrequencyOracle]:
     """Return whether the mechanism has a frequency estimate. By attribute, so that wrappers count too."""
-    return all(hasattr(mechanism, name) for name in ("noise", "tally", "simulate_tally"))
+    return all(hasattr(mechanism, name) for name in ("score_sum_variance", "tally", "simulate_tally"))
 
 
 def require_frequency_oracle(mechanism: object) -> FrequencyOracle:

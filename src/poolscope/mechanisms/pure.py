@@ -27,9 +27,9 @@ from poolscope.mechanisms.protocols import (
     HasLikelihood,
     Mechanism,
     PoolWeights,
-    Rates,
     ReportColumn,
     Reports,
+    SupportProbabilities,
     check_epsilon,
     check_parameters,
     report_count,
@@ -69,9 +69,9 @@ class MechanismDefaults:
         return self.report(objects, fresh_keys(rng, len(objects)))
 
     def sent_masses(
-        self: Mechanism, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats
+        self: Mechanism, objects: Objects, keys: Keys, pool_weights: PoolWeights, rows: Integers, out: Floats
     ) -> None:
-        out[positions] = self.mass(self.report(objects, keys), views)
+        out[rows] = self.mass(self.report(objects, keys), pool_weights)
 
 
 class ScoreOracle(ABC):
@@ -82,8 +82,8 @@ class ScoreOracle(ABC):
         return False
 
     @property
-    def rates(self: FrequencyOracle) -> Rates:
-        return Rates(self.own_mean, self.other_mean, 0.0)
+    def rates(self: FrequencyOracle) -> SupportProbabilities:
+        return SupportProbabilities(self.own_mean, self.other_mean, 0.0)
 
     @abstractmethod
     def scores(self, reports: Reports) -> NDArray[Any]:
@@ -153,9 +153,9 @@ class SupportOracle(ScoreOracle):
     def binary_scores(self) -> bool:
         return True
 
-    def noise(self: FrequencyOracle, counts: Floats, reports: float) -> Floats:
+    def score_sum_variance(self: FrequencyOracle, counts: Floats, reports: float) -> Floats:
         """Return the binomial variance of the support counts, at the rates of each object."""
-        return binomial_noise(counts, reports, self.rates.own, self.rates.other)
+        return binomial_noise(counts, reports, self.rates.p_star, self.rates.q_star)
 
     def scores(self, reports: Reports) -> NDArray[np.bool_]:
         return self.support(reports)
@@ -277,11 +277,11 @@ class Pure(MechanismDefaults, SupportOracle):
         """Return (reports,) log Pr[report | an object that it supports]; only memoizing devices need it."""
         raise missing_base_measure(self)
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
         """Return (reports, width) the popularity mass of each report's support in each column."""
-        matrix = views.matrix()
+        matrix = pool_weights.matrix()
         masses = [self.support(chunk) @ matrix for chunk in in_chunks(reports, self.universe)]
-        return np.concatenate(masses) if masses else np.empty((0, views.width))
+        return np.concatenate(masses) if masses else np.empty((0, pool_weights.width))
 
 
 def missing_base_measure(mechanism: object) -> InputError:
@@ -296,7 +296,7 @@ def uniform_base_measure(reports: Reports, inside: float, supporting: int) -> Fl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sized(Pure):
+class BasicPureMechanism(Pure):
     """A pure mechanism whose only parameters are the size of the universe and epsilon."""
 
     universe: int
@@ -392,11 +392,11 @@ class Likelihood(MechanismDefaults, ABC):
         """Return (reports, universe) Pr[report | z] / max_z Pr[report | z]; zeros for an impossible report."""
         return scaled_likelihood(self.log_likelihood(reports))
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
         """Return (reports, width) Pr[report | pool] / max_z Pr[report | z]; zeros for an impossible report."""
-        matrix = views.matrix()
+        matrix = pool_weights.matrix()
         masses = [self.likelihood(chunk) @ matrix for chunk in in_chunks(reports, self.universe)]
-        return np.concatenate(masses) if masses else np.empty((0, views.width))
+        return np.concatenate(masses) if masses else np.empty((0, pool_weights.width))
 
 
 def scaled_likelihood(log_likelihood: Floats) -> Floats:

@@ -19,9 +19,9 @@ from poolscope.kernels.grouping import positions_buffer
 from poolscope.mechanisms.hashing import BUCKETS_PER_CHUNK, MAX_COMPARISONS, Buckets, HashFamily
 from poolscope.mechanisms.protocols import (
     PoolWeights,
-    Rates,
     ReportColumn,
     Reports,
+    SupportProbabilities,
     check_epsilon,
     check_objects,
     derived_field,
@@ -30,7 +30,7 @@ from poolscope.mechanisms.protocols import (
 )
 from poolscope.mechanisms.pure import Likelihood, SupportOracle, simulate_reports, sum_arrays
 from poolscope.mechanisms.sketch import CellMoments, HashedMechanism
-from poolscope.mechanisms.unary import as_bytes, as_words, threshold, words_of
+from poolscope.mechanisms.unary import as_bytes, as_fixed_point, as_words, words_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class BloomFilters:
             ]
         return shares
 
-    def crossing(self, d: int, shared: float, alone: float) -> float:
+    def other_support_prob(self, d: int, shared: float, alone: float) -> float:
         """Return the mean of shared^J alone^(d - J), where J of an object's d bits are bits of a random object."""
         m = self.m
         return sum(
@@ -97,7 +97,7 @@ class BloomFilters:
                 out[d] += ((found < self.m).sum(axis=1) == d).sum(axis=0)
         return out / self.size
 
-    def crossed(self, shared: float, alone: float) -> tuple[Floats, Floats]:
+    def other_support_moments(self, shared: float, alone: float) -> tuple[Floats, Floats]:
         """Return (universe,) mean and variance over other objects of shared^J alone^(D - J) for the given functions.
 
         The variance treats cohorts as independent. In a large universe, a sample of objects stands for all.
@@ -216,8 +216,8 @@ class Rappor(HashedMechanism, SupportOracle, Likelihood):
             set_frozen(self, f=f, p=p, q=1.0 - p)
         if not (0.0 <= self.f < 1.0 and 0.0 <= self.p < self.q <= 1.0):
             raise InputError("must be 0 <= f < 1 and 0 <= p < q <= 1", value=(self.f, self.p, self.q), place="f, p, q")
-        lost, raised = self.dropped, self.raised
-        odds = lost * raised / ((1.0 - lost) * (1.0 - raised))
+        lost, gained = self.prob_1_to_0, self.prob_0_to_1
+        odds = lost * gained / ((1.0 - lost) * (1.0 - gained))
         spent = -self.hashes * math.log(odds) if odds else math.inf
         if noise_given and self.epsilon not in (None, spent):
             raise _given_twice()
@@ -231,12 +231,12 @@ class Rappor(HashedMechanism, SupportOracle, Likelihood):
         return {"cohort": self.shared, "bits": ReportColumn("bits", self.m)}
 
     @property
-    def raised(self) -> float:
+    def prob_0_to_1(self) -> float:
         """p', the probability that a 0 of the filter is reported as 1."""
         return 0.5 * self.f * (self.p + self.q) + (1.0 - self.f) * self.p
 
     @property
-    def dropped(self) -> float:
+    def prob_1_to_0(self) -> float:
         """1 - q', the probability that a 1 of the filter is reported as 0."""
         return 0.5 * self.f * (2.0 - self.p - self.q) + (1.0 - self.f) * (1.0 - self.q)
 
@@ -248,37 +248,44 @@ class Rappor(HashedMechanism, SupportOracle, Likelihood):
     @property
     def p_star(self) -> float:
         if self.hash_table is not None:
-            return float(np.mean(self.rates.own))
-        return sum(share * (1.0 - self.dropped) ** d for d, share in enumerate(self.family.distinct()))
+            return float(np.mean(self.rates.p_star))
+        return sum(share * (1.0 - self.prob_1_to_0) ** d for d, share in enumerate(self.family.distinct()))
 
     @property
     def q_star(self) -> float:
         if self.hash_table is not None:
-            return float(np.mean(self.rates.other))
+            return float(np.mean(self.rates.q_star))
         return sum(
-            share * mean for share, (mean, _) in zip(self.family.distinct(), self._crossings(), strict=True) if share
+            share * mean
+            for share, (mean, _) in zip(self.family.distinct(), self._other_support_moments(), strict=True)
+            if share
         )
 
     @cached_property
-    def rates(self) -> Rates:
-        """Rates of each object, given its number of distinct bits in each cohort."""
-        own = (1.0 - self.dropped) ** np.arange(self.hashes + 1.0) @ self.family.bit_shares()
+    def rates(self) -> SupportProbabilities:
+        """Support probabilities of each object, given its number of distinct bits in each cohort."""
+        own = (1.0 - self.prob_1_to_0) ** np.arange(self.hashes + 1.0) @ self.family.bit_shares()
         if self.hash_table is not None:
-            return Rates(own, *self.family.crossed(1.0 - self.dropped, self.raised))
-        mean, square = np.transpose(self._crossings())
+            return SupportProbabilities(
+                own, *self.family.other_support_moments(1.0 - self.prob_1_to_0, self.prob_0_to_1)
+            )
+        mean, square = np.transpose(self._other_support_moments())
         shares = self.family.bit_shares()
-        return Rates(own, mean @ shares, (square - mean**2) @ shares / self.family.size)
+        return SupportProbabilities(own, mean @ shares, (square - mean**2) @ shares / self.family.size)
 
     @property
     def cells(self) -> CellMoments:
         """Moments of a cell, which counts set bits."""
-        p, q = self.raised, 1.0 - self.dropped
-        return CellMoments(p, q - p, p * (1.0 - p), own=q * (1.0 - q) - p * (1.0 - p), hit=(q - p) ** 2)
+        p, q = self.prob_0_to_1, 1.0 - self.prob_1_to_0
+        return CellMoments(p, q - p, p * (1.0 - p), var_gain=q * (1.0 - q) - p * (1.0 - p), joint_gain=(q - p) ** 2)
 
-    def _crossings(self) -> list[tuple[float, float]]:
+    def _other_support_moments(self) -> list[tuple[float, float]]:
         """Return the mean of q'^J p'^(D - J) and of its square, for each number D of bits."""
-        q, p = 1.0 - self.dropped, self.raised
-        return [(self.family.crossing(d, q, p), self.family.crossing(d, q * q, p * p)) for d in range(self.hashes + 1)]
+        q, p = 1.0 - self.prob_1_to_0, self.prob_0_to_1
+        return [
+            (self.family.other_support_prob(d, q, p), self.family.other_support_prob(d, q * q, p * p))
+            for d in range(self.hashes + 1)
+        ]
 
     def tally(self, reports: Reports) -> NDArray[np.int64]:
         """Return (3, universe) support counts, set bits of each object, and its bits in the reports' cohorts."""
@@ -300,7 +307,7 @@ class Rappor(HashedMechanism, SupportOracle, Likelihood):
         check_objects(objects, self.universe)
         cohort = self.shared_by(keys)
         words = np.zeros((len(objects), words_of(self.m)), dtype=np.uint64)
-        noise = threshold(self.raised), threshold(self.dropped)
+        noise = as_fixed_point(self.prob_0_to_1), as_fixed_point(self.prob_1_to_0)
         for positions, starts, order in self.grouped(cohort):
             kernels.obfuscate(starts, order, positions, objects, keys, self.m, *noise, words)
         return {"cohort": cohort.astype(np.int32), "bits": as_bytes(words, self.m)}
@@ -327,20 +334,20 @@ class Rappor(HashedMechanism, SupportOracle, Likelihood):
         logs: Floats = self._logs()[total[:, None], (self.hashes + 1) * held + found]
         return logs
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        words, out = as_words(reports["bits"], self.m), np.zeros((len(reports["bits"]), views.width))
-        table, by_cohort = views.matrix(), self.grouped(reports["cohort"])
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
+        words, out = as_words(reports["bits"], self.m), np.zeros((len(reports["bits"]), pool_weights.width))
+        table, by_cohort = pool_weights.matrix(), self.grouped(reports["cohort"])
         if self.epsilon < LOG_SPACE_EPSILON:
             # likelihood ratios of a bit that is set, and of one that is not
-            if_set, if_unset = (1.0 - self.dropped) / self.raised, self.dropped / (1.0 - self.raised)
+            if_set, if_unset = (1.0 - self.prob_1_to_0) / self.prob_0_to_1, self.prob_1_to_0 / (1.0 - self.prob_0_to_1)
             bits = np.arange(self.hashes + 1.0)
             inputs = table, if_unset**bits, (if_set / if_unset) ** bits
-            scratch = kernels.cohort_masses(self.universe, self.hashes, self.m, views.width)
+            scratch = kernels.cohort_masses(self.universe, self.hashes, self.m, pool_weights.width)
             for positions, starts, order in by_cohort:
                 kernels.mass_by_bits(starts, order, positions, words, *inputs, scratch, out)
             return out
         logs = self._logs()
-        workspace = *self._scratch(), np.empty(logs.shape[1]), np.empty(views.width)
+        workspace = *self._scratch(), np.empty(logs.shape[1]), np.empty(pool_weights.width)
         for positions, starts, order in by_cohort:
             kernels.likelihood_mass(starts, order, positions, words, self.m, logs, table, *workspace, out)
         return out
@@ -358,10 +365,10 @@ class Rappor(HashedMechanism, SupportOracle, Likelihood):
         total = np.arange(m + 1)[:, None]
         held, found = np.divmod(np.arange((h + 1) ** 2), h + 1)
         parts = (
-            (found, 1.0 - self.dropped),
-            (held - found, self.dropped),
-            (total - found, self.raised),
-            (m - held - total + found, 1.0 - self.raised),
+            (found, 1.0 - self.prob_1_to_0),
+            (held - found, self.prob_1_to_0),
+            (total - found, self.prob_0_to_1),
+            (m - held - total + found, 1.0 - self.prob_0_to_1),
         )
         out = np.full((m + 1, len(held)), -math.log(self.family.size))
         for count, probability in parts:

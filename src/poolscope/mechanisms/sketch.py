@@ -23,7 +23,7 @@ from poolscope.core.arrays import Floats, Integers, Keys, Map
 from poolscope.core.randomness import children, generator
 from poolscope.kernels import cms as kernels
 from poolscope.kernels.grouping import ColumnLayout, MassRows, empty_rows
-from poolscope.kernels.random import lay_alias, tabulate
+from poolscope.kernels.random import binomial_alias_tables, build_alias_table
 from poolscope.mechanisms import hashing
 from poolscope.mechanisms.hashing import (
     Buckets,
@@ -34,26 +34,27 @@ from poolscope.mechanisms.hashing import (
     by_function,
     choose_functions,
 )
-from poolscope.mechanisms.protocols import PoolWeights, Rates, ReportColumn, check_epsilon, set_frozen
+from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, SupportProbabilities, check_epsilon, set_frozen
 from poolscope.mechanisms.pure import MechanismDefaults, Pure
 
 
 class CellMoments(NamedTuple):
     r"""First and second moments of what a report adds to the cells (function, bucket) of a sketch.
 
-    Given its function, a report adds `base` to a cell in expectation, and `gain` more where the reported object y has
-    the cell. Let t(z) be the sum over the cells of z, minus `base` for each. With J the number of common cells,
+    Given its function, a report adds `mean_other` to a cell in expectation, and `mean_gain` more where the reported
+    object y has the cell. Let t(z) be the sum over the cells of z, minus `mean_other` for each. With J the number of
+    common cells,
 
-    .. math:: \mathrm E[t(z)] &= \text{gain} \, J(z, y) \\
-              \mathrm E[t(z) t(w)] &= \text{variance} \, J(z, w) + \text{own} \, J(z, w, y)
-                                     + \text{hit} \, J(z, y) J(w, y)
+    .. math:: \mathrm E[t(z)] &= \text{mean\_gain} \, J(z, y) \\
+              \mathrm E[t(z) t(w)] &= \text{variance} \, J(z, w) + \text{var\_gain} \, J(z, w, y)
+                                     + \text{joint\_gain} \, J(z, y) J(w, y)
     """
 
-    base: float
-    gain: float
+    mean_other: float
+    mean_gain: float
     variance: float
-    own: float
-    hit: float
+    var_gain: float
+    joint_gain: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +158,9 @@ class Sketch(HashedMechanism, Pure):
         return self.p_star * share + self.support_prob_no_collision * (1.0 - share)
 
     @property
-    def rates(self) -> Rates:
+    def rates(self) -> SupportProbabilities:
         collisions = self.family.collisions
-        return Rates(
+        return SupportProbabilities(
             self.p_star, self.q_star, (self.p_star - self.support_prob_no_collision) ** 2 * collisions.variance
         )
 
@@ -224,55 +225,57 @@ class PoolWeightLayout:
         return rows
 
 
-def packed_layout(views: PoolWeights) -> PoolWeightLayout:
+def packed_layout(pool_weights: PoolWeights) -> PoolWeightLayout:
     """Return a layout that counts the views with equal weights within each column, as far as a word holds them."""
-    sizes = _sizes(views)
+    sizes = _sizes(pool_weights)
     counted, left = np.zeros(len(sizes), dtype=bool), WORD_BITS
     for view, size in enumerate(sizes):
         alone = not np.any((size > 0) & (np.delete(sizes, view, axis=0) > 0))
         bits = sum(int(count).bit_length() for count in size)
-        if alone and bits <= left and _is_uniform(views, view):
+        if alone and bits <= left and _is_uniform(pool_weights, view):
             counted[view], left = True, left - bits
-    return _layout(views, counted)
+    return _layout(pool_weights, counted)
 
 
-def plain_layout(views: PoolWeights) -> PoolWeightLayout:
+def plain_layout(pool_weights: PoolWeights) -> PoolWeightLayout:
     """Return a layout that stores every view as masses."""
-    return _layout(views, np.zeros(len(views.columns), dtype=bool))
+    return _layout(pool_weights, np.zeros(len(pool_weights.columns), dtype=bool))
 
 
-def _sizes(views: PoolWeights) -> NDArray[np.int64]:
+def _sizes(pool_weights: PoolWeights) -> NDArray[np.int64]:
     """Return (views, width) the number of objects of each column."""
-    return np.stack([np.bincount(columns, minlength=views.width) for columns in views.columns])
+    return np.stack([np.bincount(columns, minlength=pool_weights.width) for columns in pool_weights.columns])
 
 
-def _is_uniform(views: PoolWeights, view: int) -> bool:
+def _is_uniform(pool_weights: PoolWeights, view: int) -> bool:
     """Return whether all objects of each column have the same weight."""
-    columns, weights = views.columns[view], views.weights[view]
-    first = np.zeros(views.width)
+    columns, weights = pool_weights.columns[view], pool_weights.weights[view]
+    first = np.zeros(pool_weights.width)
     first[columns] = weights
     return bool(np.all(weights == first[columns]))
 
 
-def _layout(views: PoolWeights, counted: NDArray[np.bool_]) -> PoolWeightLayout:
-    size = _sizes(views)[counted].sum(axis=0)
+def _layout(pool_weights: PoolWeights, counted: NDArray[np.bool_]) -> PoolWeightLayout:
+    size = _sizes(pool_weights)[counted].sum(axis=0)
     bits = np.array([int(count).bit_length() for count in size])
     shift = (np.cumsum(bits) - bits).astype(np.uint64)
-    weight = np.zeros(views.width)
-    for columns, weights in zip(views.columns[counted], views.weights[counted], strict=True):
+    weight = np.zeros(pool_weights.width)
+    for columns, weights in zip(pool_weights.columns[counted], pool_weights.weights[counted], strict=True):
         weight[columns] = weights
-    stored = np.concatenate([np.flatnonzero(~counted), np.arange(len(counted), views.width)[size[len(counted) :] == 0]])
-    column = np.full(views.width, -1)
+    stored = np.concatenate(
+        [np.flatnonzero(~counted), np.arange(len(counted), pool_weights.width)[size[len(counted) :] == 0]]
+    )
+    column = np.full(pool_weights.width, -1)
     column[stored] = np.arange(len(stored))
     words = None
     if counted.any():
-        words = np.bitwise_or.reduce(np.uint64(1) << shift[views.columns[counted]], axis=0)
+        words = np.bitwise_or.reduce(np.uint64(1) << shift[pool_weights.columns[counted]], axis=0)
     mask = (np.uint64(1) << bits.astype(np.uint64)) - np.uint64(1)
     return PoolWeightLayout(
         columns_at=ColumnLayout(column, weight, shift, mask),
         columns=len(stored),
-        weights=np.ascontiguousarray(views.weights[~counted].T),
-        column_of=column[views.columns[~counted]],
+        weights=np.ascontiguousarray(pool_weights.weights[~counted].T),
+        column_of=column[pool_weights.columns[~counted]],
         words=words,
     )
 
@@ -303,13 +306,13 @@ def sketch_counts(
     totals = function_totals(family, count, key)
     popularity = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     keep, alias = np.empty((1, family.universe)), np.empty((1, family.universe, 2), dtype=np.uint32)
-    lay_alias(popularity, np.empty(family.universe, dtype=np.int64), keep[0], alias[0])
+    build_alias_table(popularity, np.empty(family.universe, dtype=np.int64), keep[0], alias[0])
     table_hits = _table_hits(totals, family.m)
     # tuples, as kernels with reflected lists are not cached by Numba
-    fewest, most = int(totals.min()) - table_hits, int(totals.max()) - table_hits
-    tables = [ones_tables(fewest, most, table_hits, flip) for flip in flips]
-    rests, near = tuple(rest for rest, _ in tables), tuple(close for _, close in tables)
-    distribution = np.asarray(flips, dtype=np.float64), popularity, keep, alias, rests, near
+    min_misses, max_misses = int(totals.min()) - table_hits, int(totals.max()) - table_hits
+    tables = [ones_tables(min_misses, max_misses, table_hits, flip) for flip in flips]
+    miss_tables, hit_tables = tuple(rest for rest, _ in tables), tuple(close for _, close in tables)
+    distribution = np.asarray(flips, dtype=np.float64), popularity, keep, alias, miss_tables, hit_tables
 
     def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:
         kernels.sketch_rows(buckets, totals, keys, *distribution, kernels.sketch_workspace(family.m), out)
@@ -358,18 +361,20 @@ def ones_tables(first: int, last: int, max_hits: int, flip: float) -> tuple[tupl
     The tables are empty where nothing flips, or where they would be too large.
     """
     width = int(min(last, 20 * np.sqrt(last * flip * (1.0 - flip)) + 40)) + 1
-    rows, near = last - first + 1, max_hits + 1
+    rows, hit_rows = last - first + 1, max_hits + 1
     if flip <= 0 or rows * width > MAX_ENTRIES:
-        rows, near = 0, 0
+        rows, hit_rows = 0, 0
     starts = np.empty(rows, dtype=np.int64)
     keep, alias = np.empty((rows, width)), np.empty((rows, width, 2), dtype=np.uint32)
     if rows:
-        tabulate(first, flip, np.empty(width), np.empty(width, dtype=np.int64), starts, keep, alias)
-    close = np.empty((near, max_hits + 1)), np.empty((near, max_hits + 1, 2), dtype=np.uint32)
-    for hits in range(near):
+        binomial_alias_tables(first, flip, np.empty(width), np.empty(width, dtype=np.int64), starts, keep, alias)
+    hit_tables = np.empty((hit_rows, max_hits + 1)), np.empty((hit_rows, max_hits + 1, 2), dtype=np.uint32)
+    for hits in range(hit_rows):
         distribution = np.convolve(_binomial(max_hits - hits, flip), _binomial(hits, 1.0 - flip))
-        lay_alias(distribution, np.empty(max_hits + 1, dtype=np.int64), close[0][hits], close[1][hits])
-    return (first, starts, keep, alias), close
+        build_alias_table(
+            distribution, np.empty(max_hits + 1, dtype=np.int64), hit_tables[0][hits], hit_tables[1][hits]
+        )
+    return (first, starts, keep, alias), hit_tables
 
 
 def _binomial(n: int, p: float) -> Floats:

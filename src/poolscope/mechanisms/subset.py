@@ -10,7 +10,7 @@ from poolscope.core.errors import InputError
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.protocols import Reports, derived_field, flip_probability, set_frozen
 from poolscope.mechanisms.pure import uniform_base_measure
-from poolscope.mechanisms.unary import ObjectBits, Words, threshold
+from poolscope.mechanisms.unary import ObjectBits, Words, as_fixed_point
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class SubsetSelection(ObjectBits):
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         # start two standard deviations below the target size: adding random elements is faster than removing them
         start = max(0.0, self.k - 2.0 * math.sqrt(self.k)) / self.universe
-        kernels.choose_subsets(objects, keys, self.universe, self.k, self.p_star, threshold(start), out)
+        kernels.choose_subsets(objects, keys, self.universe, self.k, self.p_star, as_fixed_point(start), out)
 
 
 def best_size(universe: int, epsilon: float) -> int:

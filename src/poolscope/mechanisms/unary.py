@@ -30,7 +30,7 @@ from poolscope.mechanisms.protocols import (
     flip_probability,
     set_frozen,
 )
-from poolscope.mechanisms.pure import Sized, draw_object_counts
+from poolscope.mechanisms.pure import BasicPureMechanism, draw_object_counts
 from poolscope.mechanisms.sketch import packed_layout
 
 
@@ -39,7 +39,7 @@ def words_of(m: int) -> int:
     return -(-m // 64)
 
 
-def threshold(probability: float) -> np.uint64:
+def as_fixed_point(probability: float) -> np.uint64:
     """Return a probability below 1 as a 64-bit fixed-point fraction."""
     return np.uint64(int(probability * 2.0**64))
 
@@ -91,7 +91,7 @@ WORDS_PER_CHUNK = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectBits(Sized):
+class ObjectBits(BasicPureMechanism):
     """Reports with one bit per object; a subclass defines `draw`, p* and q*."""
 
     @property
@@ -115,21 +115,21 @@ class ObjectBits(Sized):
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         return np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.universe).astype(bool)
 
-    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
-        rows, bits = packed_layout(views).rows(), reports["bits"]
-        out = np.empty((len(bits), views.width))
+    def mass(self, reports: Reports, pool_weights: PoolWeights) -> Floats:
+        table_rows, bits = packed_layout(pool_weights).rows(), reports["bits"]
+        out = np.empty((len(bits), pool_weights.width))
         for part in self._chunks(len(bits)):
             positions = np.arange(part.start, part.stop)
-            kernels.support_mass(as_words(bits[part], self.universe), rows, positions, out)
+            kernels.support_mass(as_words(bits[part], self.universe), table_rows, positions, out)
         return out
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, pool_weights: PoolWeights, rows: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        rows = packed_layout(views).rows()
+        table_rows = packed_layout(pool_weights).rows()
         for part in self._chunks(len(objects)):
-            words = np.empty((len(positions[part]), words_of(self.universe)), dtype=np.uint64)
+            words = np.empty((len(rows[part]), words_of(self.universe)), dtype=np.uint64)
             self.draw(objects[part], keys[part], words)
-            kernels.support_mass(words, rows, positions[part], out)
+            kernels.support_mass(words, table_rows, rows[part], out)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         bits, out = reports["bits"], np.zeros(self.universe, dtype=np.int64)
@@ -166,8 +166,8 @@ class Unary(ObjectBits):
         return self.one_probabilities[1]
 
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
-        raised, dropped = threshold(self.q_star), threshold(1.0 - self.p_star)
-        kernels.flip_bits(objects, keys, self.universe, raised, dropped, out)
+        threshold_0_to_1, threshold_1_to_0 = as_fixed_point(self.q_star), as_fixed_point(1.0 - self.p_star)
+        kernels.flip_bits(objects, keys, self.universe, threshold_0_to_1, threshold_1_to_0, out)
 
     def log_base_measure(self, reports: Reports) -> Floats:
         return log_bit_measure(np.asarray(reports["bits"]), self.universe, self.p_star, self.q_star)

@@ -31,7 +31,7 @@ from pydantic_core import CoreSchema, core_schema
 from scipy import special
 
 from poolscope.core.errors import InputError
-from poolscope.core.files import plain
+from poolscope.core.files import json_safe
 from poolscope.core.validation import NUMBER, real, rejection
 from poolscope.game.columns import ESTIMATE
 
@@ -68,7 +68,7 @@ class Estimate(NamedTuple):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
         """Read three numbers, and write them: an infinity is a text in JSON, NaN is null."""
-        written = core_schema.plain_serializer_function_ser_schema(plain, when_used="json")
+        written = core_schema.plain_serializer_function_ser_schema(json_safe, when_used="json")
         return core_schema.no_info_plain_validator_function(cls._read, serialization=written)
 
     @classmethod

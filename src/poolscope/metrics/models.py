@@ -46,7 +46,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from poolscope.core.errors import InputError, located
-from poolscope.core.files import plain, read_json
+from poolscope.core.files import json_safe, read_json
 from poolscope.core.validation import NUMBER, json_input_error, real, rejection
 from poolscope.metrics.intervals import Estimate
 
@@ -89,7 +89,7 @@ def _is_version(value: Any) -> int:
     return FORMAT
 
 
-_AS_JSON = PlainSerializer(plain, when_used="json")
+_AS_JSON = PlainSerializer(json_safe, when_used="json")
 
 Real = Annotated[float, PlainValidator(lambda value: real(value)), _AS_JSON, WithJsonSchema(NUMBER)]
 UnknownReal = Annotated[float, _AS_JSON, WithJsonSchema({"anyOf": [*NUMBER["anyOf"], {"type": "null"}]})]

@@ -18,7 +18,7 @@ TOLERANCE = 0.015
 
 
 @dataclass(frozen=True, kw_only=True)
-class Play:
+class RunSpec:
     """A run: a scenario with changes and a number of users; recorded users need traces."""
 
     name: str
@@ -84,7 +84,7 @@ def published_at(path: Sequence[str | int]) -> Any:
 
 
 @cache
-def plays() -> dict[str, Play]:
+def plays() -> dict[str, RunSpec]:
     """Return all runs by name."""
     found = {}
     for table in _data()["plays"]:
@@ -92,7 +92,7 @@ def plays() -> dict[str, Play]:
         for values in itertools.product(*vary.values()):
             filled = fill({**table, "vary": {}}, dict(zip(vary, values, strict=True)))
             del filled["vary"]
-            found[filled["name"]] = Play(**filled)
+            found[filled["name"]] = RunSpec(**filled)
     return found
 
 
@@ -139,11 +139,11 @@ def fill(value: Any, variables: Mapping[str, Any]) -> Any:
         whole = re.fullmatch(r"\{(\w+)\}", value)
         if whole:
             return variables[whole[1]]
-        return re.sub(r"\{(\w+)\}", lambda m: shown(variables[m[1]]), value)
+        return re.sub(r"\{(\w+)\}", lambda m: canonical_text(variables[m[1]]), value)
     return value
 
 
-def shown(value: Any) -> str:
+def canonical_text(value: Any) -> str:
     """Return a row, column or parameter in a canonical form: 1e-05 equals 1e-5."""
     try:
         return f"{float(value):g}"
@@ -161,7 +161,7 @@ def _table_cells(table: Mapping[str, Any]) -> list[Cell]:
             cells.append(
                 Cell(
                     row=row,
-                    column=column if isinstance(column, str) else shown(column),
+                    column=column if isinstance(column, str) else canonical_text(column),
                     value=table["value"],
                     arguments=fill(table["cell"], {"row": row, "column": column}),
                     published=(*path, row, first + position) if path else None,

@@ -26,10 +26,10 @@ from poolscope.paper.values import Played
 
 def pictures(played: Mapping[str, Played]) -> list[Figure]:
     """Return all figures whose runs are finished."""
-    return [_shown(figure, played) for figure in paper_figures() if set(figure.plays) <= played.keys()]
+    return [_paper_figure(figure, played) for figure in paper_figures() if set(figure.plays) <= played.keys()]
 
 
-def _shown(figure: PaperFigure, played: Mapping[str, Played]) -> Figure:
+def _paper_figure(figure: PaperFigure, played: Mapping[str, Played]) -> Figure:
     chart = KINDS[figure.kind](figure, [played[name] for name in figure.plays])
     where = f"Figure {figure.number} of the paper." if figure.number else "New: not in the paper."
     return Figure(name=slug(figure.title), title=figure.title, caption=f"{figure.caption} {where}", chart=chart)

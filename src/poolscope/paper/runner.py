@@ -16,14 +16,14 @@ from poolscope import __version__
 from poolscope.core.arrays import Map
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine
-from poolscope.core.files import ANOTHER, check_new, plain, read_json
+from poolscope.core.files import ANOTHER, check_new, json_safe, read_json
 from poolscope.core.progress import Progress
 from poolscope.core.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.models import FORMAT, Count, Flag, Format, Real, Result, Whole, as_text, read_model, result
 from poolscope.metrics.provenance import Provenance, combined, provenance_of
 from poolscope.paper import experiments as data
-from poolscope.paper.experiments import Cell, Experiment, Play
+from poolscope.paper.experiments import Cell, Experiment, RunSpec
 from poolscope.paper.values import OF_UTILITY, Played, utility, value_of
 from poolscope.scenario.scenario import Scenario, builtin_text, load_scenario, parse, same_tables
 from poolscope.workflows.audit.audit import audit
@@ -143,7 +143,7 @@ def _provenance(played: dict[str, Played], simulated: dict[Simulation, Any], see
     own = {name: summary.provenance for name, summary in summaries.items() if summary.provenance}
     digests = {name: found.outcomes or "" for name, found in own.items()}
     digests |= {
-        f"{scenario} {reports:g}": json.dumps(plain(errors)) for (scenario, reports), errors in simulated.items()
+        f"{scenario} {reports:g}": json.dumps(json_safe(errors)) for (scenario, reports), errors in simulated.items()
     }
     return provenance_of(
         seed=seed,
@@ -184,7 +184,7 @@ def check_settings(out: Path, settings: dict[str, Any]) -> None:
     write_text(path, json.dumps(settings) + "\n")
 
 
-def _scenario(play: Play, traces: Path | None) -> Scenario:
+def _scenario(play: RunSpec, traces: Path | None) -> Scenario:
     """Return the scenario of a run; one with recorded users reads the given traces."""
     if not play.recorded:
         return load_scenario(play.scenario).replace(play.change, name=play.name)
@@ -196,7 +196,7 @@ def _scenario(play: Play, traces: Path | None) -> Scenario:
 
 
 def _play(
-    play: Play,
+    play: RunSpec,
     scenario: Scenario,
     out: Path,
     users: int | None,
@@ -219,11 +219,11 @@ def _play(
     return Played(scenario=scenario, run=run, threads=engine.map), run.summary.seconds or 0.0
 
 
-def _folder(out: Path, play: Play) -> Path:
+def _folder(out: Path, play: RunSpec) -> Path:
     return out / "plays" / re.sub(r"[^a-z0-9.]+", "-", play.name)
 
 
-def _users(play: Play, users: int | None) -> int:
+def _users(play: RunSpec, users: int | None) -> int:
     return play.users if users is None else min(play.users, users)
 
 

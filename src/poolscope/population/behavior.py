@@ -177,7 +177,7 @@ def draw_traces(
 ) -> Objects:
     """Draw (users, length) objects by eq. (user_behavior); with sigma > 0 each user has a perturbed popularity."""
     order, starts = _by_section(universe)
-    keys, tastes = children(users.keys, KeyStream.TRACE), children(users.keys, KeyStream.TASTE)
+    keys, perturbation_keys = children(users.keys, KeyStream.TRACE), children(users.keys, KeyStream.TASTE)
     within = within_pools(universe, popularity)
     cumulative = np.concatenate([np.cumsum(within[order[a:b]]) for a, b in pairwise(starts)])
     out = np.empty((len(keys), length), dtype=np.int64)
@@ -188,7 +188,9 @@ def draw_traces(
         who = users.gamma[chunk], delta[chunk], iota[chunk], universe.k, order, starts
         if sigma > 0:
             scratch = np.empty(universe.size), np.empty(universe.size)
-            kernels.draw_own_traces(keys[chunk], tastes[chunk], *who, popularity, sigma, *scratch, out[chunk])
+            kernels.draw_own_traces(
+                keys[chunk], perturbation_keys[chunk], *who, popularity, sigma, *scratch, out[chunk]
+            )
         else:
             kernels.draw_traces(keys[chunk], *who, cumulative, out[chunk])
 

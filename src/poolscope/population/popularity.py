@@ -13,7 +13,7 @@ from scipy.special import entr, rel_entr
 
 from poolscope.core.arguments import as_floats, checked
 from poolscope.core.arrays import Floats, Integers
-from poolscope.core.errors import InputError, located, shown
+from poolscope.core.errors import InputError, format_value, located
 from poolscope.core.tables import read_table
 from poolscope.population.universe import MAX_OBJECTS, Universe, check_once, objects_of
 
@@ -315,7 +315,7 @@ def _check_masses(universe: Universe, weights: Floats) -> None:
     largest = _largest(universe, weights)
     for i, name in enumerate(universe.pool_names, start=1):
         if largest[i] == 0:
-            _raise_no_mass(f"pool {shown(name)}")
+            _raise_no_mass(f"pool {format_value(name)}")
     if universe.neutral_size > 0 and largest[0] == 0:
         _raise_no_mass("the neutral pool")
 
@@ -330,4 +330,4 @@ def _raise_no_mass(section: str) -> None:
 
 
 def _name(universe: Universe, index: int) -> str:
-    return shown(index if universe.objects is None else universe.objects[index])
+    return format_value(index if universe.objects is None else universe.objects[index])

@@ -16,7 +16,7 @@ from scipy import linalg, special
 from poolscope.core.arguments import as_floats, check_integer, is_number
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError
-from poolscope.kernels.nodes import recurrence
+from poolscope.kernels.quadrature_grid import recurrence
 
 __all__ = ["Beta", "Density", "FunctionDensity", "StepDensity"]
 
@@ -323,7 +323,7 @@ def _run_rule(weights: tuple[float, ...], run: list[int], nodes: int) -> tuple[F
 def gauss_rule(x: Floats, mass: Floats, nodes: int) -> tuple[Floats, Floats, Floats]:
     """Return the Gauss rule of a discrete measure on (0, 1), with at most as many nodes as points.
 
-    It follows from the recurrence of the measure's orthogonal polynomials (`kernels.nodes`).
+    It follows from the recurrence of the measure's orthogonal polynomials (`kernels.quadrature_grid`).
     """
     nodes = min(nodes, len(x))
     alpha, square = np.empty(nodes), np.empty(nodes)

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_file
+from poolscope.core.tables.csv import escaped
 from poolscope.core.tables.reading import HELD
-from poolscope.core.tables.text import escaped
 from poolscope.population.behavior import Behavior, Preferences
+from poolscope.population.preprocessing import PreparedTraces, measure, tile_objects
 from poolscope.population.priors import MAX_PARAMETER, Beta, Density
-from poolscope.population.recipe import PreparedTraces, duplicated, measure
 from poolscope.population.universe import Universe
 
 
@@ -64,7 +64,7 @@ class RecordedUsers:
 
     def external_objects(self, reports: int) -> NDArray[np.int64]:
         """Return the external users' objects, duplicated to at least `reports`."""
-        return duplicated(self.external, reports)
+        return tile_objects(self.external, reports)
 
 
 def population(prepared: PreparedTraces, names: tuple[str, ...], universe: Universe) -> RecordedUsers:
@@ -134,7 +134,7 @@ class Traces:
 def read_traces(path: str | PathLike[str], universe: Universe) -> Traces:
     """Read and check traces, CSV or Parquet; rows whose object is not in the universe are dropped."""
     users, objects, first = list[pl.Series](), list[pl.Series](), None
-    for batch in open_file(path).batches(COLUMNS, max_rows=MAX_ROWS, held=HELD):
+    for batch in open_file(path).batches(COLUMNS, max_rows=MAX_ROWS, bytes_held_per_row=HELD):
         who, what = (batch.names(column).cast(pl.String) for column in COLUMNS)
         index = universe.find(what)
         inside, first = index.is_not_null(), what[0] if first is None else first

@@ -19,9 +19,9 @@ import polars as pl
 
 from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats
-from poolscope.core.errors import InputError, did_you_mean, located, shown
+from poolscope.core.errors import InputError, did_you_mean, format_value, located
 from poolscope.core.tables import Batch, read_table
-from poolscope.core.tables.batch import first_false
+from poolscope.core.tables.columns import first_false
 
 NEUTRAL = -1
 """The entry of ``pool_of`` for an object outside every pool of interest."""
@@ -237,7 +237,7 @@ def _check_objects(objects: tuple[str, ...], size: int) -> None:
 def _check_name(name: object, place: str) -> None:
     if not isinstance(name, str) or not name:
         raise InputError("must have names", value=name, place=place)
-    # tables strip or refuse such names, see `poolscope.core.tables.batch`
+    # tables strip or refuse such names, see `poolscope.core.tables.columns`
     if name != name.strip():
         raise InputError("must not begin or end with white space", value=name, place=place)
 
@@ -330,6 +330,6 @@ def _warn_of_similar_pools(table: Batch, pools: pl.Series) -> None:
         other = first.setdefault("".join(name.casefold().split()), name)
         if other != name:
             row = int((pools == name).arg_max() or 0)
-            both = f"pool {shown(name)} and pool {shown(other)} differ only in case or white space"
+            both = f"pool {format_value(name)} and pool {format_value(other)} differ only in case or white space"
             rest = "they are treated as two pools; use one spelling if they are the same"
             warnings.warn(f"{table.file}: row {table.first + row}: {both}: {rest}", stacklevel=2)

@@ -72,7 +72,7 @@ class LeastSquaresEstimator(ChannelEstimator):
     """The least-squares estimator of a channel that has an inverse."""
 
     @cached_property
-    def first(self) -> Floats | None:
+    def initial_weights(self) -> Floats | None:
         """W for a uniform popularity; None where objects are indistinguishable."""
         return self.weights(np.full(self.mechanism.universe, 1.0 / self.mechanism.universe))
 
@@ -82,23 +82,23 @@ class LeastSquaresEstimator(ChannelEstimator):
         inverse = inverted(scaled @ self.matrix.T)
         return None if inverse is None else inverse @ scaled
 
-    def second(self, popularity: Floats) -> Floats:
+    def reweighted(self, popularity: Floats) -> Floats:
         """Return W at an estimated popularity."""
         found = self.weights((1.0 - UNIFORM_SHARE) * popularity + UNIFORM_SHARE / len(popularity))
-        assert self.first is not None
-        return self.first if found is None else found
+        assert self.initial_weights is not None
+        return self.initial_weights if found is None else found
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         check_reports(reports)
-        assert self.first is not None
+        assert self.initial_weights is not None
         seen = counted[self.possible]
-        weights = self.second(project_to_simplex(self.first @ seen / reports))
+        weights = self.reweighted(project_to_simplex(self.initial_weights @ seen / reports))
         counts = weights @ seen
         errors = np.sqrt(np.maximum(weights**2 @ seen - counts, 0.0))
         return Frequencies(reports=reports, counts=counts, errors=errors, method=REGRESSION)
 
-    def expected(self, counts: Floats) -> Floats:
-        weights = self.second(counts / np.sum(counts))
+    def variance(self, counts: Floats) -> Floats:
+        weights = self.reweighted(counts / np.sum(counts))
         return weights**2 @ (counts @ self.matrix) - counts
 
 
@@ -113,14 +113,14 @@ class RidgeEstimator(ChannelEstimator):
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         seen = counted[self.possible]
         check_reports(int(seen.sum()))
-        counts = shrunk(self.matrix, seen, unevenness(self.matrix, seen))
+        counts = ridge_counts(self.matrix, seen, prior_variance(self.matrix, seen))
         return Frequencies(reports=reports, counts=counts, errors=None, method=RIDGE)
 
-    def expected(self, counts: Floats) -> None:
+    def variance(self, counts: Floats) -> None:
         return None
 
 
-def shrunk(matrix: Floats, seen: Integers, t: float) -> Floats:
+def ridge_counts(matrix: Floats, seen: Integers, t: float) -> Floats:
     """Return (objects,) the ridge estimate of the counts, at unevenness t."""
     d, count = len(matrix), float(seen.sum())
     even = count / d
@@ -129,7 +129,7 @@ def shrunk(matrix: Floats, seen: Integers, t: float) -> Floats:
     return counts
 
 
-def unevenness(matrix: Floats, seen: Integers) -> float:
+def prior_variance(matrix: Floats, seen: Integers) -> float:
     """Return t from the chi-square statistic of the histogram, within the range of possible popularities."""
     d, count = len(matrix), float(seen.sum())
     expected = count / d * matrix.sum(axis=0)

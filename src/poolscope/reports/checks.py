@@ -75,11 +75,13 @@ class PopularityCheck:
 
     Parameters
     ----------
-    error : probability of a false alarm.
+    false_alarm_rate : probability of a false alarm.
     """
 
-    def __init__(self, mechanism: Mechanism, assumed: AssumedPopularity, error: float, max_rows: int) -> None:
-        self._mechanism, self._assumed, self._error = mechanism, assumed, error
+    def __init__(
+        self, mechanism: Mechanism, assumed: AssumedPopularity, false_alarm_rate: float, max_rows: int
+    ) -> None:
+        self._mechanism, self._assumed, self._false_alarm_rate = mechanism, assumed, false_alarm_rate
         sizes = np.bincount(assumed.universe.pool_of + 1, minlength=assumed.universe.k + 1)
         # the neutral pool may be empty
         self._pools = np.flatnonzero(sizes)
@@ -96,7 +98,7 @@ class PopularityCheck:
             self._masses.append(self._mechanism.mass(first, self._views))
             self._rows += report_count(first)
 
-    def found(self, users: Integers) -> str | None:
+    def violation(self, users: Integers) -> str | None:
         """Return the deviation in one line, or None; `users` (reports,) numbers the user of each report from 0."""
         if not self._rows:
             return None
@@ -114,7 +116,7 @@ class PopularityCheck:
         # likelihoods are known up to a factor of each report
         scale = likelihood.max(axis=1, keepdims=True)
         exponent, error = exponents(likelihood / scale, tilt / scale, users)
-        deviations = stats.t.isf(self._error / 2 / self._tests, count - 1)
+        deviations = stats.t.isf(self._false_alarm_rate / 2 / self._tests, count - 1)
         with np.errstate(invalid="ignore"):
             far = np.abs(exponent - 1.0) > MARGIN + deviations * error
         if not far.any():
@@ -222,15 +224,19 @@ class ReportChecks:
     ----------
     device : the assumed device.
     assumed : the popularities that adversaries assume.
-    error : probability of a false alarm of each check.
+    false_alarm_rate : probability of a false alarm of each check.
     """
 
-    def __init__(self, device: Device, assumed: Sequence[AssumedPopularity] = (), error: float = ERROR) -> None:
+    def __init__(
+        self, device: Device, assumed: Sequence[AssumedPopularity] = (), false_alarm_rate: float = ERROR
+    ) -> None:
         self._memoized = device.memoizes
-        self._misfit, self._first_reports = MisfitCheck(device.mechanism, error), FirstReports()
+        self._misfit, self._first_reports = MisfitCheck(device.mechanism, false_alarm_rate), FirstReports()
         collision = max((_min_collision_of(each) for each in assumed), default=0.0)
-        self._repeats = RepeatCheck(device, collision, error)
-        self._popularities = [PopularityCheck(device.mechanism, each, error, MAX_REPORTS) for each in assumed]
+        self._repeats = RepeatCheck(device, collision, false_alarm_rate)
+        self._popularities = [
+            PopularityCheck(device.mechanism, each, false_alarm_rate, MAX_REPORTS) for each in assumed
+        ]
         self._users: list[Keys] = []
         self._rows = 0
 
@@ -253,15 +259,15 @@ class ReportChecks:
         for popularity in self._popularities:
             popularity.add(first)
 
-    def found(self) -> list[str]:
+    def violations(self) -> list[str]:
         """Return the deviations from the scenario, one line each."""
         if not self._rows:
             return []
         users = self._numbered()
-        repeats = self._repeats.found(users)
+        repeats = self._repeats.violation(users)
         # the misfit checks assume independent reports
-        misfit = None if repeats and not self._memoized else self._misfit.found()
-        found = [repeats, misfit, *(check.found(users) for check in self._popularities)]
+        misfit = None if repeats and not self._memoized else self._misfit.violation()
+        found = [repeats, misfit, *(check.violation(users) for check in self._popularities)]
         return [line for line in found if line]
 
     def _numbered(self) -> Integers:

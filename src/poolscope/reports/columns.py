@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.tables import Batch
-from poolscope.core.tables.batch import first_false
+from poolscope.core.tables.columns import first_false
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.universe import Universe, objects_of
 

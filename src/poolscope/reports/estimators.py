@@ -49,7 +49,7 @@ from poolscope.core.arrays import Floats, Integers, Map
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.hashing import Buckets, FunctionFamily
-from poolscope.mechanisms.protocols import FrequencyOracle, Rates, Reports
+from poolscope.mechanisms.protocols import FrequencyOracle, Reports, SupportProbabilities
 from poolscope.mechanisms.pure import sum_arrays
 from poolscope.mechanisms.rappor import bit_matrix
 from poolscope.mechanisms.sketch import CellMoments
@@ -112,7 +112,7 @@ class Estimator(Protocol):
         """Return the estimate from the statistics of `reports` reports."""
         ...
 
-    def expected(self, counts: Floats) -> Floats | None:
+    def variance(self, counts: Floats) -> Floats | None:
         """Return the variance of the estimate at these true counts; None where it has no closed form."""
         ...
 
@@ -146,8 +146,8 @@ def unbiased(mechanism: FrequencyOracle, support: NDArray[np.integer], count: in
     """Return the linear estimate, with standard errors at the estimated counts, clipped to 0..N."""
     check_reports(count)
     rates = mechanism.rates
-    other: Floats = np.asarray(rates.other, dtype=np.float64)
-    counts: Floats = (support - count * other) / (rates.own - other)
+    other: Floats = np.asarray(rates.q_star, dtype=np.float64)
+    counts: Floats = (support - count * other) / (rates.p_star - other)
     c = np.clip(counts, 0.0, count)
     noise = _noise(mechanism, rates, c, count)
     variance = noise + _collisions(rates, c, count, _squares(rates, counts, noise, count))
@@ -160,22 +160,22 @@ def variance_of_linear(mechanism: FrequencyOracle, counts: Floats) -> tuple[Floa
     return _noise(mechanism, rates, counts, count), _collisions(rates, counts, count, float(np.sum(np.square(counts))))
 
 
-def _noise(mechanism: FrequencyOracle, rates: Rates, c: Floats, count: float) -> Floats:
-    return mechanism.noise(c, count) / (rates.own - rates.other) ** 2
+def _noise(mechanism: FrequencyOracle, rates: SupportProbabilities, c: Floats, count: float) -> Floats:
+    return mechanism.score_sum_variance(c, count) / (rates.p_star - rates.q_star) ** 2
 
 
-def _collisions(rates: Rates, c: Floats, count: float, squares: float) -> Floats:
+def _collisions(rates: SupportProbabilities, c: Floats, count: float, squares: float) -> Floats:
     pairs = np.maximum(squares - c**2 - (count - c), 0.0)
-    return rates.variance * pairs / (rates.own - rates.other) ** 2
+    return rates.collision_variance * pairs / (rates.p_star - rates.q_star) ** 2
 
 
-def _squares(rates: Rates, counts: Floats, noise: Floats, count: int) -> float:
+def _squares(rates: SupportProbabilities, counts: Floats, noise: Floats, count: int) -> float:
     """Estimate the sum of squared counts, corrected for the variance due to noise and collisions.
 
     The variance due to collisions is itself proportional to the sum. The result is clipped to the range between equal
     counts and a single object.
     """
-    share = np.sum(np.broadcast_to(rates.variance / (rates.own - rates.other) ** 2, counts.shape))
+    share = np.sum(np.broadcast_to(rates.collision_variance / (rates.p_star - rates.q_star) ** 2, counts.shape))
     found = float(np.sum(counts**2 - noise) / (1.0 + share))
     return float(np.clip(found, count**2 / len(counts), count**2))
 
@@ -245,8 +245,8 @@ class RegressionDesign:
         check_reports(count)
         assert self.inverse is not None
         cells = self.mechanism.cells
-        over = tally[0] - cells.base * count if len(tally) == 1 else tally[1] - cells.base * tally[2]
-        counts = self.inverse @ over / cells.gain
+        over = tally[0] - cells.mean_other * count if len(tally) == 1 else tally[1] - cells.mean_other * tally[2]
+        counts = self.inverse @ over / cells.mean_gain
         errors = np.sqrt(self.variance(count * project_to_simplex(counts / count)))
         return Frequencies(reports=count, counts=counts, errors=errors, method=REGRESSION)
 
@@ -255,14 +255,14 @@ class RegressionDesign:
         assert self.inverse is not None
         cells = self.mechanism.cells
         total = float(np.sum(counts)) * cells.variance * np.diag(self.inverse)
-        if cells.own or cells.hit:
+        if cells.var_gain or cells.joint_gain:
             for bits, objects in self.bits():
                 read = _by_object(bits, self.mechanism.universe).T @ self.inverse
-                middle = bits.T @ (bits * (cells.hit * counts[objects])[:, None])
-                if cells.own:
-                    middle = middle + sparse.diags_array(cells.own * (bits.T @ counts[objects]))
+                middle = bits.T @ (bits * (cells.joint_gain * counts[objects])[:, None])
+                if cells.var_gain:
+                    middle = middle + sparse.diags_array(cells.var_gain * (bits.T @ counts[objects]))
                 total = total + np.sum(read * (middle @ read), axis=0) / self.mechanism.family.size
-        return np.maximum(total / cells.gain**2 - counts, 0.0)
+        return np.maximum(total / cells.mean_gain**2 - counts, 0.0)
 
 
 def _by_object(bits: sparse.csr_array, universe: int) -> sparse.csr_array:

@@ -41,8 +41,17 @@ READING_FACTOR = 3
 
 def read_reports(path: str | PathLike[str], mechanism: Mechanism, universe: Universe) -> tuple[pl.Series, Reports]:
     """Read all reports of a file: the user of each, as strings or integers, and the mechanism's columns."""
-    held = READING_FACTOR * row_bytes(mechanism.report_columns)
-    found = list(blocks(open_table(path), mechanism.report_columns, universe, rows=1 << 16, reuse=False, held=held))
+    bytes_held_per_row = READING_FACTOR * row_bytes(mechanism.report_columns)
+    found = list(
+        blocks(
+            open_table(path),
+            mechanism.report_columns,
+            universe,
+            rows=1 << 16,
+            reuse=False,
+            bytes_held_per_row=bytes_held_per_row,
+        )
+    )
     users = pl.concat([users for users, _ in found])
     return users, {name: np.concatenate([reports[name] for _, reports in found]) for name in found[0][1]}
 
@@ -63,7 +72,9 @@ class Batches(Protocol):
     @property
     def text(self) -> bool: ...
 
-    def batches(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, held: int) -> Iterator[Batch]: ...
+    def batches(
+        self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, bytes_held_per_row: int
+    ) -> Iterator[Batch]: ...
 
 
 def blocks(
@@ -74,7 +85,7 @@ def blocks(
     rows: int,
     max_bytes: int = BATCH_BYTES,
     reuse: bool = True,
-    held: int = 0,
+    bytes_held_per_row: int = 0,
 ) -> Iterator[tuple[pl.Series, Reports]]:
     """Yield users and checked columns of a file in blocks of `rows` rows.
 
@@ -84,7 +95,9 @@ def blocks(
     users: list[pl.Series] = []
     workspace, filled, dtype = workspace_for(columns, rows), 0, None
     names = (USER, *in_file(columns, text=source.text))
-    for batch in source.batches(names, max_bytes=max_bytes, row_bytes=READING_FACTOR * row_bytes(columns), held=held):
+    for batch in source.batches(
+        names, max_bytes=max_bytes, row_bytes=READING_FACTOR * row_bytes(columns), bytes_held_per_row=bytes_held_per_row
+    ):
         who, decoded = users_of(batch, dtype), decode(batch, columns, universe)
         dtype, taken = who.dtype, 0
         while taken < len(who):
@@ -147,16 +160,16 @@ def sent_masses(
     mechanism: Mechanism,
     objects: Integers,
     keys: Keys,
-    view: PoolWeights,
+    pool_weights: PoolWeights,
     threads: Map,
     partitions: int,
     tick: Tick | None = None,
 ) -> Floats:
     """Return `mechanism.sent_masses` of all objects, computed in partitions; `tick` receives the reports done."""
-    out = np.empty((len(keys), view.width))
+    out = np.empty((len(keys), pool_weights.width))
 
     def fill(rows: Integers) -> int:
-        mechanism.sent_masses(objects[rows], keys[rows], view, rows, out)
+        mechanism.sent_masses(objects[rows], keys[rows], pool_weights, rows, out)
         return len(rows)
 
     for count in threads(fill, partition_rows(mechanism, mechanism.shared_by(keys), len(keys), partitions)):
@@ -165,12 +178,12 @@ def sent_masses(
     return out
 
 
-def masses(mechanism: Mechanism, reports: Reports, view: PoolWeights, engine: Engine) -> Floats:
+def masses(mechanism: Mechanism, reports: Reports, pool_weights: PoolWeights, engine: Engine) -> Floats:
     """Return (reports, width) the popularity mass of each report's support."""
-    out = np.empty((report_count(reports), view.width))
+    out = np.empty((report_count(reports), pool_weights.width))
 
     def fill(rows: Integers) -> None:
-        out[rows] = mechanism.mass(select_rows(reports, rows), view)
+        out[rows] = mechanism.mass(select_rows(reports, rows), pool_weights)
 
     for _ in engine.map(fill, partition_reports(mechanism, reports, engine.threads)):
         pass

@@ -98,7 +98,7 @@ def frequencies_of_objects(
     return found.estimate(found.join(threads(count_chunk, report_chunks(len(objects)))), len(objects))
 
 
-def further_popularities(
+def redraw_popularity_estimates(
     mechanism: Mechanism,
     popularity: Floats,
     count: int,
@@ -114,24 +114,24 @@ def further_popularities(
     all counts, and the projection removes a common shift.
     """
     found = estimator(mechanism, method)
-    if count <= MANY_REPORTS or found.expected(count * np.asarray(popularity) / np.sum(popularity)) is None:
+    if count <= MANY_REPORTS or found.variance(count * np.asarray(popularity) / np.sum(popularity)) is None:
         return [simulate_frequencies(mechanism, popularity, count, key, threads, method).popularity for key in keys]
     counts = (draw_object_counts(popularity, count, key) for key in keys)
     return [_noisy(found, own, rng) for rng, own in counts]
 
 
-def further_popularities_of_objects(
+def redraw_popularity_estimates_of_objects(
     mechanism: Mechanism, objects: Objects, keys: Keys, threads: Map = map, method: str | None = None
 ) -> list[Floats]:
     """Return estimated popularities from further reports on the same objects, one for each key."""
     found, counts = estimator(mechanism, method), np.bincount(objects, minlength=mechanism.universe)
-    if len(objects) <= MANY_REPORTS or found.expected(counts.astype(np.float64)) is None:
+    if len(objects) <= MANY_REPORTS or found.variance(counts.astype(np.float64)) is None:
         return [frequencies_of_objects(mechanism, objects, key, threads, method).popularity for key in keys]
     return [_noisy(found, counts, generator(key)) for key in keys]
 
 
 def _noisy(found: Estimator, counts: Integers, rng: np.random.Generator) -> Floats:
-    variance = found.expected(counts.astype(np.float64))
+    variance = found.variance(counts.astype(np.float64))
     assert variance is not None
     noisy = counts + np.sqrt(variance) * rng.standard_normal(len(counts))
     return project_to_simplex(noisy / counts.sum())
@@ -183,10 +183,10 @@ def _through(channel: Channel, method: str | None) -> Estimator | None:
         rule = "a channel requires regression, ridge or ibu"
         raise InputError(rule, value=method, place="method")
     inverse = LeastSquaresEstimator(channel)
-    if method == REGRESSION and inverse.first is None:
+    if method == REGRESSION and inverse.initial_weights is None:
         rule = "regression requires a channel that distinguishes all objects"
         raise InputError(rule, value=channel.matrix.shape, place="method", remedy="use ridge or ibu")
-    return None if inverse.first is None else inverse
+    return None if inverse.initial_weights is None else inverse
 
 
 class FrequencyCounter:
@@ -242,7 +242,7 @@ class SupportEstimator(TallyEstimator[FrequencyOracle]):
         regression = self.design.estimate(counted, reports)
         return min(linear, regression, key=_mean_squared)
 
-    def expected(self, counts: Floats) -> Floats:
+    def variance(self, counts: Floats) -> Floats:
         noise, collisions = variance_of_linear(self.mechanism, counts)
         if self.method != REGRESSION and (self.method == LINEAR or not self._prefers_regression(counts)):
             return noise + collisions

@@ -99,7 +99,7 @@ class IBUEstimator:
         variance = np.full(len(counts), np.inf) if inverse is None else np.maximum(np.diag(inverse) - counts, 0.0)
         return Frequencies(reports=reports, counts=counts, errors=np.sqrt(variance), method=IBU)
 
-    def expected(self, counts: Floats) -> None:
+    def variance(self, counts: Floats) -> None:
         return None
 
     def _checked(self, counted: Repeated) -> Repeated:

@@ -94,12 +94,12 @@ class MisfitCheck:
 
     Parameters
     ----------
-    error : probability of a false alarm.
+    false_alarm_rate : probability of a false alarm.
     """
 
-    def __init__(self, mechanism: Mechanism, error: float = ERROR) -> None:
+    def __init__(self, mechanism: Mechanism, false_alarm_rate: float = ERROR) -> None:
         self._mechanism, self._countable = mechanism, is_frequency_oracle(mechanism)
-        self._tail = error / TESTS
+        self._tail = false_alarm_rate / TESTS
         self._bits = next((name for name, c in mechanism.report_columns.items() if c.kind == "bits"), None)
         self._ones, self._supported = Moments(), Moments()
         self._sums: Floats | float = 0.0
@@ -145,7 +145,7 @@ class MisfitCheck:
             chunk = {name: column[start : min(start + self._step, rows)] for name, column in reports.items()}
             self._supported += Moments.of(self._mechanism.scores(chunk).sum(axis=1, dtype=np.float64))
 
-    def found(self) -> str | None:
+    def violation(self) -> str | None:
         """Return the first deviation with its likely cause, in one line; None without a deviation."""
         checks = [self._channel_found]
         if self.reports >= MIN_REPORTS:
@@ -202,10 +202,10 @@ class MisfitCheck:
         if not is_frequency_oracle(self._mechanism):
             return None
         rates, size = self._mechanism.rates, self._mechanism.universe
-        other = np.broadcast_to(rates.other, size)
-        gap = np.broadcast_to(rates.own, size) - other
+        other = np.broadcast_to(rates.q_star, size)
+        gap = np.broadcast_to(rates.p_star, size) - other
         mean = float(np.sum(self._sums)) / self.reports
-        collisions = float(np.sum(np.broadcast_to(rates.variance, size)))
+        collisions = float(np.sum(np.broadcast_to(rates.collision_variance, size)))
 
         def bounds(spread: float) -> tuple[float, float]:
             error = self._deviations() * np.sqrt(spread / self.reports + collisions) + ROUNDING * size
@@ -229,8 +229,11 @@ class MisfitCheck:
         if not is_frequency_oracle(self._mechanism):
             return None
         rates, size, n = self._mechanism.rates, self._mechanism.universe, self.reports
-        spread = self._mechanism.noise(np.zeros(size), n) + np.broadcast_to(rates.variance, size) * float(n) ** 2
-        below = (n * np.broadcast_to(rates.other, size) - self._sums) / np.sqrt(np.maximum(spread, ROUNDING))
+        spread = (
+            self._mechanism.score_sum_variance(np.zeros(size), n)
+            + np.broadcast_to(rates.collision_variance, size) * float(n) ** 2
+        )
+        below = (n * np.broadcast_to(rates.q_star, size) - self._sums) / np.sqrt(np.maximum(spread, ROUNDING))
         if below.max() <= stats.norm.isf(self._tail / size):
             return None
         some = int(np.sum(below > self._deviations()))
@@ -274,4 +277,4 @@ def _overlap(mechanism: Mechanism) -> float:
     """Return the largest difference of two objects in the mean number of set bits, as hashes may coincide in a bit."""
     if not isinstance(mechanism, Rappor):
         return 0.0
-    return (mechanism.hashes - 1) * (1.0 - mechanism.dropped - mechanism.raised)
+    return (mechanism.hashes - 1) * (1.0 - mechanism.prob_1_to_0 - mechanism.prob_0_to_1)

@@ -73,12 +73,12 @@ class EqualReports(NamedTuple):
     consecutive: int
 
     @property
-    def rounds(self) -> Integers:
+    def n_disjoint_pairs(self) -> Integers:
         """(users,) the number of disjoint pairs of each user."""
         return self.lengths // 2
 
     @property
-    def shares(self) -> Floats:
+    def equal_pair_shares(self) -> Floats:
         """(users,) the share of each user's pairs that are equal; 0 where there is no pair."""
         equal = np.bincount(self.owners, weights=_choose(self.sizes, 2), minlength=len(self.lengths))
         found: Floats = equal / np.maximum(_choose(self.lengths, 2), 1.0)
@@ -87,7 +87,7 @@ class EqualReports(NamedTuple):
     @property
     def share(self) -> float:
         """The mean share, weighted by the disjoint pairs of each user."""
-        return float(self.shares @ self.rounds / max(1, self.rounds.sum()))
+        return float(self.equal_pair_shares @ self.n_disjoint_pairs / max(1, self.n_disjoint_pairs.sum()))
 
     @property
     def repeated(self) -> int:
@@ -101,12 +101,12 @@ class RepeatCheck:
     Parameters
     ----------
     device : the assumed device.
-    collision : lower bound on the probability that two objects of a user are equal.
-    error : probability of a false alarm.
+    min_collision_prob : lower bound on the probability that two objects of a user are equal.
+    false_alarm_rate : probability of a false alarm.
     """
 
-    def __init__(self, device: Device, collision: float, error: float) -> None:
-        self._device, self._collision, self._error = device, collision, error
+    def __init__(self, device: Device, min_collision_prob: float, false_alarm_rate: float) -> None:
+        self._device, self._min_collision_prob, self._false_alarm_rate = device, min_collision_prob, false_alarm_rate
         self._hashes: list[Keys] = []
         self._slots: int | None = None
 
@@ -118,12 +118,12 @@ class RepeatCheck:
             # with instantaneous noise on a memoized response, equal responses do not make equal reports
             self._slots = int(evidence.slots.max()) + 1 if isinstance(evidence.distribution, IdenticalReports) else 0
 
-    def found(self, users: Integers) -> str | None:
+    def violation(self, users: Integers) -> str | None:
         """Return the deviation in one line, or None; `users` (reports,) numbers the user of each report from 0."""
         if not self._hashes:
             return None
         equal = grouped(users, np.concatenate(self._hashes))
-        if not equal.rounds.any():
+        if not equal.n_disjoint_pairs.any():
             return None
         if copies := _copies(equal):
             where = _place(equal, int(equal.lengths.sum()) * (copies - 1) / copies)
@@ -133,9 +133,9 @@ class RepeatCheck:
         return self._memoized_found(equal, 1.0 / self._slots) if self._slots else None
 
     def _fresh_found(self, equal: EqualReports) -> str | None:
-        mechanism, tail = self._device.mechanism, self._error / 2
+        mechanism, tail = self._device.mechanism, self._false_alarm_rate / 2
         expected = max(map(_equal_pairs, _samples(mechanism, SIMULATED)))
-        exceeds = _is_above(equal.share, expected, int(equal.rounds.sum()), tail)
+        exceeds = _is_above(equal.share, expected, int(equal.n_disjoint_pairs.sum()), tail)
         common = expected > COMMON
         if not (exceeds or (common and _repeats_more(equal, _samples(mechanism, SIMULATED_IF_COMMON), tail))):
             return None
@@ -148,12 +148,18 @@ class RepeatCheck:
         return f"reports repeat: {share}, more than fresh devices send: {remedy}"
 
     def _memoized_found(self, equal: EqualReports, uniform: float) -> str | None:
-        share, tail, collision = equal.share, self._error / 2, max(self._collision, uniform)
-        too_few = _is_below(share, collision, int(equal.rounds.sum()), tail)
+        share, tail, min_collision_prob = (
+            equal.share,
+            self._false_alarm_rate / 2,
+            max(self._min_collision_prob, uniform),
+        )
+        too_few = _is_below(share, min_collision_prob, int(equal.n_disjoint_pairs.sum()), tail)
         # different objects may also have equal responses, independently for each user: here users are the sample
         several = equal.lengths > 1
-        expected = collision + (1.0 - collision) * _equal_responses(self._device.mechanism)
-        if not (too_few or _is_below(float(equal.shares[several].mean()), expected, int(several.sum()), tail)):
+        expected = min_collision_prob + (1.0 - min_collision_prob) * _equal_responses(self._device.mechanism)
+        if not (
+            too_few or _is_below(float(equal.equal_pair_shares[several].mean()), expected, int(several.sum()), tail)
+        ):
             return None
         return (
             f"reports hardly repeat: {share:.2%} of the pairs of a user's reports are equal, where memoized responses "
@@ -235,11 +241,11 @@ def _equal_pairs(sizes: Integers) -> float:
     return min(1.0, share + DEVIATIONS * 2.0 * math.sqrt(spread / count) + EXTRA_PAIRS / math.comb(count, 2))
 
 
-def _repeats_more(equal: EqualReports, samples: list[Integers], error: float) -> bool:
+def _repeats_more(equal: EqualReports, samples: list[Integers], false_alarm_rate: float) -> bool:
     """Return whether more reports repeat an earlier one than for any single object."""
     lengths, times = np.unique(equal.lengths[equal.lengths > 0], return_counts=True)
     expected = max(float(times @ _rarefied(sizes, lengths)) for sizes in samples)
-    count, made, logs = int(equal.lengths.sum()), int(samples[0].sum()), math.log(1.0 / error)
+    count, made, logs = int(equal.lengths.sum()), int(samples[0].sum()), math.log(1.0 / false_alarm_rate)
     # the simulation is uncertain as well: one of its reports is among n with probability n / made
     return equal.repeated > expected + math.sqrt(count * logs / 2.0) + count * math.sqrt(logs / (2.0 * made))
 
@@ -264,14 +270,14 @@ def _equal_responses(mechanism: Mechanism) -> float:
     return 2.0 * p * q + (mechanism.universe - 2) * q**2
 
 
-def _is_above(share: float, expected: float, pairs: int, error: float) -> bool:
+def _is_above(share: float, expected: float, pairs: int, false_alarm_rate: float) -> bool:
     """Return whether a share of `pairs` independent pairs is significantly above its expectation."""
-    return share > expected and pairs * _divergence(share, expected) > -math.log(error)
+    return share > expected and pairs * _divergence(share, expected) > -math.log(false_alarm_rate)
 
 
-def _is_below(share: float, expected: float, pairs: int, error: float) -> bool:
+def _is_below(share: float, expected: float, pairs: int, false_alarm_rate: float) -> bool:
     """Return whether a share of `pairs` independent pairs is significantly below its expectation."""
-    return share < expected and pairs * _divergence(share, expected) > -math.log(error)
+    return share < expected and pairs * _divergence(share, expected) > -math.log(false_alarm_rate)
 
 
 def _divergence(share: float, probability: float) -> float:

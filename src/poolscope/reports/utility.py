@@ -52,7 +52,7 @@ def measure_utility(
     for i in range(draws):
         counted = frequency_estimator.simulate(frequency, reports, np.uint64(children(key, i)), threads)
         errors.append(frequency_estimator.estimate(counted, reports).counts / reports - frequency)
-    squared, absolute = expected_of(frequency_estimator, mechanism, frequency, reports)
+    squared, absolute = expected_errors_of_estimator(frequency_estimator, mechanism, frequency, reports)
     return Utility(
         mse=float(np.mean(np.square(errors))),
         mae=float(np.mean(np.abs(errors))),
@@ -67,11 +67,11 @@ def expected_rmse(mechanism: Mechanism, popularity: Floats, reports: int) -> flo
     if frequency_estimator is None:
         return None
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
-    squared, _ = expected_of(frequency_estimator, mechanism, frequency, reports)
+    squared, _ = expected_errors_of_estimator(frequency_estimator, mechanism, frequency, reports)
     return None if squared is None else float(np.sqrt(squared.mean()))
 
 
-def expected_of(
+def expected_errors_of_estimator(
     frequency_estimator: Estimator, mechanism: Mechanism, frequency: Floats, reports: int
 ) -> tuple[Floats, Floats] | tuple[None, None]:
     """Return the expected squared and absolute error of each frequency, (objects,) both; None without a closed form.
@@ -83,11 +83,11 @@ def expected_of(
     if is_frequency_oracle(mechanism):
         own, other = mechanism.own_mean, mechanism.other_mean
         if not mechanism.binary_scores:
-            return normal_errors(frequency, own - other, mechanism.noise(frequency, 1), reports)
+            return normal_errors(frequency, own - other, mechanism.score_sum_variance(frequency, 1), reports)
         binomial, absolute = expected_errors(frequency, own, other, reports)
         if not np.any(variance_of_linear(mechanism, reports * frequency)[1]):
             return binomial, absolute
-    variance = frequency_estimator.expected(reports * frequency)
+    variance = frequency_estimator.variance(reports * frequency)
     if variance is None:
         return None, None
     squared = variance / reports**2 + frequency * (1.0 - frequency) / reports

@@ -36,19 +36,19 @@ from poolscope.mechanisms.custom import adapt
 from poolscope.mechanisms.protocols import Mechanism, ReportColumn
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform
+from poolscope.population.preprocessing import TracePreprocessing, prepare
 from poolscope.population.priors import UNIFORM, Beta, Density, StepDensity
-from poolscope.population.recipe import Recipe, prepare
 from poolscope.population.recorded import RecordedUsers, population, read_traces
 from poolscope.population.universe import Universe, objects_of
 from poolscope.reports.columns import COLUMN_FORMATS
 from poolscope.reports.frequencies import (
     frequencies_of_objects,
-    further_popularities,
-    further_popularities_of_objects,
+    redraw_popularity_estimates,
+    redraw_popularity_estimates_of_objects,
     simulate_frequencies,
 )
-from poolscope.scenario.model import FILE_PARAMETERS, AdversaryTable, DensityTable, PriorTable
 from poolscope.scenario.scenario import Scenario
+from poolscope.scenario.tables import FILE_PARAMETERS, AdversaryTable, DensityTable, PriorTable
 
 #: What an adversary assumes of the popularity.
 PHRASES = {
@@ -101,9 +101,11 @@ def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorde
     assert scenario.attack is not None
     path = scenario.resolve(scenario.users.traces, place="users.traces")
     traces = read_traces(path, universe)
-    recipe = Recipe(length=max(Recipe().length, scenario.attack.observations[-1]))
+    preprocessing = TracePreprocessing(
+        trace_length=max(TracePreprocessing().trace_length, scenario.attack.observations[-1])
+    )
     with located(file=path):
-        prepared = prepare(traces.users, traces.user, traces.object, universe, seed=seed, recipe=recipe)
+        prepared = prepare(traces.users, traces.user, traces.object, universe, seed=seed, preprocessing=preprocessing)
     return population(prepared, traces.users, universe)
 
 
@@ -218,7 +220,7 @@ def build_adversary(
             key = curator_key(seed, index)
             more = redraw_keys(key, estimates - 1)
             believed = frequencies_of_objects(mechanism, others, key, threads, entry.method).popularity
-            further = further_popularities_of_objects(mechanism, others, more, threads, entry.method)
+            further = redraw_popularity_estimates_of_objects(mechanism, others, more, threads, entry.method)
         elif popularity is None:
             raise InputError(f"popularity {entry.popularity!r} requires a table [popularity]")
         elif entry.popularity == "true":
@@ -229,7 +231,7 @@ def build_adversary(
             more = redraw_keys(key, estimates - 1)
             source = mechanism, popularity, entry.estimate_from
             believed = simulate_frequencies(*source, key, threads, entry.method).popularity
-            further = further_popularities(*source, more, threads, entry.method)
+            further = redraw_popularity_estimates(*source, more, threads, entry.method)
         pools = other_pools(entry, universe)
         return adversary_of(entry, pools, [believed, *further], recorded.fitted if recorded else None)
 
@@ -314,16 +316,16 @@ def with_overrides(
     """Return the scenario with these values overridden; itself where all are None. Its text is updated too."""
     counts = None if observations is None else list(observations)
     values = {"mechanism": mechanism, "epsilon": epsilon, "observations": counts, "threshold": threshold}
-    asked: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    if not asked:
+    overrides: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if not overrides:
         return scenario
-    changes = {f"attack.{name}": asked[name] for name in ("observations", "threshold") if name in asked}
+    changes = {f"attack.{name}": overrides[name] for name in ("observations", "threshold") if name in overrides}
     if mechanism is not None:
         same = scenario.mechanism.epsilon if epsilon is None else epsilon
         changes |= mechanism_changes(scenario, mechanism, same)
     elif epsilon is not None:
         changes["mechanism.epsilon"] = float(epsilon)
-    return scenario.replace(changes).with_asked(scenario.asked | asked)
+    return scenario.replace(changes).with_overrides_recorded(scenario.overrides | overrides)
 
 
 def mechanism_changes(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:
@@ -375,12 +377,12 @@ CONSTRUCTOR_ARGUMENTS = ("universe", "size", "epsilon")
 """Arguments that the constructor of a custom mechanism may take: the number of objects (two names), and epsilon."""
 
 
-def is_own(kind: object) -> bool:
+def is_custom(kind: object) -> bool:
     """Return whether a mechanism is custom: a class, or "module:Class"."""
     return not isinstance(kind, str) or ":" in kind
 
 
-def own_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
+def custom_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
     """Return the class of a custom mechanism; "module:Class" is imported, also from the current directory."""
     if not isinstance(kind, str):
         return kind
@@ -398,7 +400,7 @@ def own_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def place_of(kind: str | Callable[..., Any]) -> str:
+def import_name(kind: str | Callable[..., Any]) -> str:
     """Return the name of a custom mechanism on the command line."""
     return kind if isinstance(kind, str) else f"{kind.__module__}:{kind.__name__}"
 
@@ -408,7 +410,7 @@ def takes_epsilon(maker: Callable[..., Any]) -> bool:
     return "epsilon" in inspect.signature(maker).parameters
 
 
-def make_own(maker: Callable[..., Any], universe: Universe, epsilon: float | None) -> Mechanism:
+def make_custom(maker: Callable[..., Any], universe: Universe, epsilon: float | None) -> Mechanism:
     """Construct a custom mechanism and adapt it for the game (`adapt`)."""
     known = inspect.signature(maker).parameters
     values = {"universe": universe.size, "size": universe.size, "epsilon": epsilon}

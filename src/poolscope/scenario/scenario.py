@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from poolscope.core.errors import InputError, did_you_mean, located, reading
-from poolscope.core.files import check_regular, plain
+from poolscope.core.files import check_regular, json_safe
 from poolscope.core.machine import check_memory
 from poolscope.core.validation import input_error, rejection
-from poolscope.scenario.model import (
+from poolscope.scenario.tables import (
     FILE_PARAMETERS,
     OUTSIDE,
     AdversaryTable,
@@ -57,7 +57,7 @@ class _Source:
     file: str = "scenario"
     folder: Path | None = Path()
     text: str = ""
-    asked: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Scenario(TomlTable):
@@ -217,14 +217,14 @@ class Scenario(TomlTable):
         return list(dict.fromkeys(name for name in named if name))
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def overrides(self) -> dict[str, Any]:
         """Values that a command overrode, by the names of its options."""
-        return dict(self._source.asked)
+        return dict(self._source.overrides)
 
-    def with_asked(self, asked: Mapping[str, Any]) -> Self:
+    def with_overrides_recorded(self, overrides: Mapping[str, Any]) -> Self:
         """Return the scenario with these overridden values on record."""
         made = self.model_copy()
-        made._source = replace(self._source, asked=asked)
+        made._source = replace(self._source, overrides=overrides)
         return made
 
     def universe(self) -> Universe:
@@ -291,7 +291,7 @@ class Scenario(TomlTable):
     def about(self) -> dict[str, Any]:
         """Return the description of the scenario that results store, for JSON."""
         about = {"name": self.name, "file": self.file, "title": self.title or self.name, "text": self.text}
-        return about | {"asked": plain(self.asked)}
+        return about | {"asked": json_safe(self.overrides)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tables, nested as in the file; the inverse of :meth:`from_dict`."""
@@ -300,7 +300,7 @@ class Scenario(TomlTable):
 
     def dump(self) -> dict[str, Any]:
         """Return the tables for JSON, with infinity as the string "inf"."""
-        tables: dict[str, Any] = plain(self.to_dict())
+        tables: dict[str, Any] = json_safe(self.to_dict())
         return tables
 
     @cached_property
@@ -399,10 +399,10 @@ def scenario_from_record(about: Any) -> Scenario:
     """Restore the scenario of a `Scenario.about` record; files that it names are not read."""
     if not isinstance(about, dict) or not all(isinstance(about.get(key), str) for key in ("name", "file", "text")):
         raise InputError("must have the strings name, file and text", place="scenario")
-    asked = about.get("asked", {})
-    if not isinstance(asked, dict):
-        raise InputError("must be an object", value=asked, place="scenario.asked")
-    return parse(about["text"], name=about["name"], file=about["file"]).with_asked(asked)
+    overrides = about.get("asked", {})
+    if not isinstance(overrides, dict):
+        raise InputError("must be an object", value=overrides, place="scenario.asked")
+    return parse(about["text"], name=about["name"], file=about["file"]).with_overrides_recorded(overrides)
 
 
 def builtin_names() -> list[str]:

@@ -69,12 +69,12 @@ from poolscope.reports.utility import measure_utility
 from poolscope.scenario.build import (
     build_game,
     build_mechanism,
-    is_own,
-    make_own,
+    custom_class,
+    import_name,
+    is_custom,
+    make_custom,
     mechanism_changes,
-    own_class,
     parameters_of,
-    place_of,
     takes_epsilon,
     with_overrides,
 )
@@ -270,7 +270,7 @@ def compare(
         users=results[0].users,
         estimate_from=estimate_from,
         n=results[0].n,
-        mechanisms=tuple(dict.fromkeys(map(place_of, mechanisms))),
+        mechanisms=tuple(dict.fromkeys(map(import_name, mechanisms))),
         asked_epsilons=tuple(epsilons),
         reports_per_day=scenario.devices.reports_per_day,
         results=Records(mark_pareto_optimal([record for record in results if isinstance(record, Configuration)])),
@@ -344,16 +344,16 @@ def compared_mechanisms(
     if not mechanisms:
         raise InputError("must name at least one mechanism", place="mechanism")
     for kind in dict.fromkeys(mechanisms):
-        if isinstance(kind, str) and not is_own(kind):
+        if isinstance(kind, str) and not is_custom(kind):
             for choice in variants(scenario, [kind], epsilons):
                 yield ComparedMechanism(kind, choice, build_mechanism(choice, choice.universe()))
             continue
-        maker = own_class(kind)
+        maker = custom_class(kind)
         asked: Sequence[float | None] = list(dict.fromkeys(epsilons)) if takes_epsilon(maker) else [None]
         if not asked:
             raise InputError("must have at least one value", place="epsilon")
         for epsilon in asked:
-            yield ComparedMechanism(maker.__name__, scenario, make_own(maker, scenario.universe(), epsilon))
+            yield ComparedMechanism(maker.__name__, scenario, make_custom(maker, scenario.universe(), epsilon))
 
 
 def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[float]) -> Iterator[Scenario]:

@@ -98,7 +98,7 @@ def estimate(
         if scenario.tells_users_apart and not checks.enough:
             checks.add(users, reports)
         progress.tick(len(users))
-    for line in checks.found():
+    for line in checks.violations():
         warnings.warn(f"{path}: {line}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)

@@ -19,7 +19,7 @@ from poolscope.core.tables.atomic import checksum
 from poolscope.game.blocks import BlockRun, all_blocks, play_blocks_to_files
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.provenance import Provenance, files_checksum, provenance_of
-from poolscope.scenario.build import build_game, is_own
+from poolscope.scenario.build import build_game, is_custom
 from poolscope.scenario.scenario import Scenario, scenario_from_record
 from poolscope.workflows.advise.advise import advise
 from poolscope.workflows.advise.records import FILE as ADVICE
@@ -114,7 +114,7 @@ def rerun_comparison(folder: Path, inputs: Path | None, engine: Engine, progress
     """Compare the same configurations again."""
     done = read_comparison(folder)
     before = known(done.provenance, folder / COMPARISON)
-    own = next((name for name in done.mechanisms if is_own(name)), None)
+    own = next((name for name in done.mechanisms if is_custom(name)), None)
     if own is not None:
         remedy = "give the command again, as a folder must not say which code is run"
         raise InputError("must have built-in mechanisms alone", value=own, file=folder / COMPARISON, remedy=remedy)

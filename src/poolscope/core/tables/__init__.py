@@ -1,6 +1,6 @@
 """Tables on disk that may be larger than memory: read in batches, written in parts."""
 
-from poolscope.core.tables.batch import Batch
+from poolscope.core.tables.columns import Batch
 from poolscope.core.tables.reading import RowRange, Source, open_file, open_table, read_table, scan_written
 from poolscope.core.tables.writing import Parts, check_output, check_outputs, writing
 

@@ -28,7 +28,7 @@ from poolscope.core.errors import InputError, reading
 DECODING_FACTOR = 3
 
 
-class Extents:
+class RowRunSizes:
     """Consecutive runs of rows, and the bytes that reading any row of a run takes."""
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class Extents:
         self._ends.append(self._ends[-1] + rows)
         self._bytes.append(self._bytes[-1] + size)
 
-    def taken(self, first: int, end: int) -> int:
+    def decoded_bytes(self, first: int, end: int) -> int:
         """Return the bytes of all runs that contain rows `first` (from 0) to `end` - 1."""
         return self._bytes[bisect_left(self._ends, end)] - self._bytes[bisect_right(self._ends, first) - 1]
 
 
 @dataclass
-class Leaf:
+class LeafColumn:
     """A leaf column of the schema.
 
     Parameters
@@ -56,19 +56,19 @@ class Leaf:
     fixed : bytes of each value of fixed length, as dictionary values are copied for each row.
     """
 
-    pages: Extents = field(default_factory=Extents)
-    groups: Extents = field(default_factory=Extents)
+    pages: RowRunSizes = field(default_factory=RowRunSizes)
+    groups: RowRunSizes = field(default_factory=RowRunSizes)
     largest: int = 0
     lists: int = 0
     fixed: int = 0
 
-    def taken(self, first: int, end: int) -> int:
+    def decoded_bytes(self, first: int, end: int) -> int:
         """Return an upper bound on the bytes of decoding rows `first` (from 0) to `end` - 1."""
-        return self.pages.taken(first, end) + self.groups.taken(first, end) + self.fixed * (end - first)
+        return self.pages.decoded_bytes(first, end) + self.groups.decoded_bytes(first, end) + self.fixed * (end - first)
 
 
 @dataclass
-class Account:
+class ParquetMetadata:
     """The checked metadata of a Parquet file.
 
     Parameters
@@ -82,17 +82,17 @@ class Account:
     rows: int
     size: int
     group_rows: int = 0
-    leaves: dict[tuple[str, ...], Leaf] = field(default_factory=dict)
+    leaves: dict[tuple[str, ...], LeafColumn] = field(default_factory=dict)
 
     def decoding(self, columns: Container[str]) -> int:
         """Return the bytes that decoding any row of these columns takes."""
         return sum(DECODING_FACTOR * leaf.largest + leaf.lists for leaf in self._of(columns))
 
-    def taken(self, columns: Container[str], first: int, end: int) -> int:
+    def decoded_bytes(self, columns: Container[str], first: int, end: int) -> int:
         """Return an upper bound on the bytes of strings and lists of rows `first` (from 0) to `end` - 1."""
-        return sum(leaf.taken(first, end) for leaf in self._of(columns))
+        return sum(leaf.decoded_bytes(first, end) for leaf in self._of(columns))
 
-    def cuts(self, columns: Container[str], rows: int, max_bytes: int) -> Iterator[tuple[int, int]]:
+    def row_slices(self, columns: Container[str], rows: int, max_bytes: int) -> Iterator[tuple[int, int]]:
         """Yield the first row (from 0) and the length of consecutive runs of at most `rows` rows.
 
         A run takes at most `max_bytes` bytes in addition to those of its first row.
@@ -100,13 +100,13 @@ class Account:
         first = 0
         while first < self.rows:
             count = min(rows, self.rows - first)
-            limit = max_bytes + self.taken(columns, first, first + 1)
-            while count > 1 and self.taken(columns, first, first + count) > limit:
+            limit = max_bytes + self.decoded_bytes(columns, first, first + 1)
+            while count > 1 and self.decoded_bytes(columns, first, first + count) > limit:
                 count = (count + 1) // 2
             yield first, count
             first += count
 
-    def _of(self, columns: Container[str]) -> Iterator[Leaf]:
+    def _of(self, columns: Container[str]) -> Iterator[LeafColumn]:
         return (leaf for path, leaf in self.leaves.items() if path[0] in columns)
 
 
@@ -135,33 +135,33 @@ class _Malformed(Exception):
     """The bytes are not the expected structure."""
 
 
-def check_file(path: Path, max_rows: int = 1 << 50) -> Account:
+def check_file(path: Path, max_rows: int = 1 << 50) -> ParquetMetadata:
     """Return the checked metadata of a file; raise an `InputError` if it is inconsistent or has too many rows."""
     with reading(path), path.open("rb") as stream:
         return check(stream, max_rows)
 
 
-def check(stream: BinaryIO, max_rows: int = 1 << 50) -> Account:
+def check(stream: BinaryIO, max_rows: int = 1 << 50) -> ParquetMetadata:
     """Return the checked metadata of a stream, which is rewound to its start."""
     try:
         footer = _footer(stream)
-        account = Account(_within(footer[3], 0, 1 << 62, "rows"), stream.seek(0, os.SEEK_END))
-        if account.rows > max_rows:
-            raise InputError(f"must have at most {max_rows} rows", value=account.rows)
+        metadata = ParquetMetadata(_within(footer[3], 0, 1 << 62, "rows"), stream.seek(0, os.SEEK_END))
+        if metadata.rows > max_rows:
+            raise InputError(f"must have at most {max_rows} rows", value=metadata.rows)
         # the longest fixed length bounds those of all columns
         lengths = (_within(element.get(2, 0), 0, 1 << 31, "length of a value") for element in footer[2])
         fixed = max(lengths, default=0)
         for chunk, rows in _chunks(footer):
             path = tuple(part.decode() for part in chunk[3])
-            leaf = account.leaves.setdefault(path, Leaf())
+            leaf = metadata.leaves.setdefault(path, LeafColumn())
             leaf.fixed = fixed if chunk[1] == FIXED_BYTES else 0
             _check_chunk(stream, chunk, rows, leaf)
-            account.group_rows = max(account.group_rows, rows)
+            metadata.group_rows = max(metadata.group_rows, rows)
     except (_Malformed, IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
         rule = f"must be a Parquet file: {error}" if isinstance(error, _Malformed) else "must be a Parquet file"
         raise InputError(rule) from None
     stream.seek(0)
-    return account
+    return metadata
 
 
 def _footer(stream: BinaryIO) -> Struct:
@@ -185,7 +185,7 @@ def _chunks(footer: Struct) -> Iterator[tuple[Struct, int]]:
             yield column[3], rows
 
 
-def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int, leaf: Leaf) -> None:
+def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int, leaf: LeafColumn) -> None:
     """Check that the pages of a column chunk are contiguous and contain its values; add their sizes to `leaf`."""
     size = stream.seek(0, os.SEEK_END)
     # rows of lists have several values each

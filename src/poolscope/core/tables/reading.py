@@ -19,9 +19,9 @@ from poolscope.core.errors import InputError, one_line, reading
 from poolscope.core.files import check_regular, folder_files
 from poolscope.core.machine import as_bytes, check_memory
 from poolscope.core.suppress_stderr import suppressed
-from poolscope.core.tables.batch import Batch, select_columns
-from poolscope.core.tables.parquet_check import Account, check_file
-from poolscope.core.tables.text import read_back, text_batches
+from poolscope.core.tables.columns import Batch, select_columns
+from poolscope.core.tables.csv import read_back, text_batches
+from poolscope.core.tables.parquet_check import ParquetMetadata, check_file
 
 #: Maximum number of rows of a Parquet batch; larger batches are not faster.
 MAX_ROWS = 1 << 17
@@ -59,7 +59,7 @@ class Source:
         max_rows: int = 1 << 50,
         max_bytes: int = BATCH_BYTES,
         row_bytes: int = 64,
-        held: int = 0,
+        bytes_held_per_row: int = 0,
     ) -> Iterator[Batch]:
         """Yield the rows in order, in batches of at most `max_bytes` bytes.
 
@@ -69,7 +69,7 @@ class Source:
         optional : columns that are read where they exist.
         max_rows : maximum number of rows that a Parquet file may declare.
         row_bytes : memory of a row, for Parquet.
-        held : bytes of each row that the caller keeps; checked against the available memory before reading.
+        bytes_held_per_row : bytes of each row that the caller keeps; checked against available memory before reading.
         """
         empty = True
         wanted = partial(select_columns, columns=columns, optional=optional)
@@ -79,7 +79,9 @@ class Source:
                     found = text_batches(file, wanted, max(1 << 12, max_bytes // PARSING_FACTOR))
                 else:
                     rows = _batch_rows(max_bytes, row_bytes)
-                    found = _parquet_batches(file, wanted, rows, max_bytes, max_rows=max_rows, held=held)
+                    found = _parquet_batches(
+                        file, wanted, rows, max_bytes, max_rows=max_rows, bytes_held_per_row=bytes_held_per_row
+                    )
                 for first, frame in found:
                     empty = False
                     yield Batch(file=file, first=first, frame=frame, text=self.text)
@@ -116,7 +118,7 @@ class Source:
 
     def check_names(self, size: int) -> None:
         """Check that names of `size` bytes fit into the memory that files of this size may take."""
-        check_held("its names", size, self.path, SHORTER, sum(file.stat().st_size for file in self.files))
+        check_memory_for_file("its names", size, self.path, SHORTER, sum(file.stat().st_size for file in self.files))
 
     def state(self) -> dict[Path, tuple[int, int]]:
         """Return size and modification time of every file, to detect changes."""
@@ -184,9 +186,9 @@ def read_table(
 ) -> Batch:
     """Read all rows of a small table as one batch."""
     batches, held = list[Batch](), 0
-    for batch in open_file(path).batches(columns, optional=optional, max_rows=max_rows, held=HELD):
+    for batch in open_file(path).batches(columns, optional=optional, max_rows=max_rows, bytes_held_per_row=HELD):
         held += batch.text_bytes
-        check_held("its texts", held, Path(path), SHORTER)
+        check_memory_for_file("its texts", held, Path(path), SHORTER)
         batches.append(batch)
     return replace(batches[0], frame=pl.concat([batch.frame for batch in batches]))
 
@@ -198,10 +200,10 @@ def check_names(file: Path, columns: Sequence[str]) -> None:
         for column in columns:
             batch.names_or_none(column)
         held += batch.text_bytes
-        check_held("its texts", held, file, SHORTER)
+        check_memory_for_file("its texts", held, file, SHORTER)
 
 
-def check_held(what: str, size: int, file: Path, remedy: str, file_size: int | None = None) -> None:
+def check_memory_for_file(what: str, size: int, file: Path, remedy: str, file_size: int | None = None) -> None:
     """Check required memory against what is available, and against what a file of this size may take."""
     with reading(file):
         file_size = file.stat().st_size if file_size is None else file_size
@@ -241,9 +243,15 @@ def decoding(file: Path) -> Iterator[None]:
 
 
 def _parquet_batches(
-    file: Path, wanted: Callable[[Sequence[str]], list[str]], rows: int, max_bytes: int, *, max_rows: int, held: int
+    file: Path,
+    wanted: Callable[[Sequence[str]], list[str]],
+    rows: int,
+    max_bytes: int,
+    *,
+    max_rows: int,
+    bytes_held_per_row: int,
 ) -> Iterator[tuple[int, pl.DataFrame]]:
-    table, cuts = _parquet_cut(file, wanted, rows, max_bytes, max_rows=max_rows, held=held)
+    table, cuts = _parquet_cut(file, wanted, rows, max_bytes, max_rows=max_rows, bytes_held_per_row=bytes_held_per_row)
     with decoding(file):
         for first, count, _ in cuts:
             # slices rather than one streaming scan, as all versions of polars read slices the same way
@@ -257,31 +265,35 @@ def _parquet_cut(
     max_bytes: int,
     *,
     max_rows: int = 1 << 50,
-    held: int = 0,
+    bytes_held_per_row: int = 0,
 ) -> tuple[pl.LazyFrame, Iterator[tuple[int, int, int]]]:
     """Return the checked columns of a file, and for each batch its first row (from 1), rows, and bytes of names."""
-    account = check_file(file, max_rows)
+    metadata = check_file(file, max_rows)
     with decoding(file):
         table = scan(file)
         schema = table.collect_schema()
         columns = wanted(schema.names())
         kinds = {column: schema[column] for column in columns}
-        check_decoding(file, account, kinds, held)
+        check_decoding(file, metadata, kinds, bytes_held_per_row)
         padded = sum(map(_padded, kinds.values()))
         table = table.select(columns)
     if padded:
         rows = max(1, min(rows, max_bytes // padded))
     names = [column for column, kind in kinds.items() if isinstance(kind, pl.String | pl.Categorical | pl.Enum)]
-    cuts = account.cuts(columns, rows, max_bytes)
-    return table, ((first + 1, count, account.taken(names, first, first + count)) for first, count in cuts)
+    cuts = metadata.row_slices(columns, rows, max_bytes)
+    return table, ((first + 1, count, metadata.decoded_bytes(names, first, first + count)) for first, count in cuts)
 
 
-def check_decoding(file: Path, account: Account, kinds: Mapping[str, pl.DataType], held: int = 0) -> None:
+def check_decoding(
+    file: Path, metadata: ParquetMetadata, kinds: Mapping[str, pl.DataType], bytes_held_per_row: int = 0
+) -> None:
     """Check the memory for decoding some rows of a file, and for holding all of them."""
-    taken = account.decoding(kinds) + account.group_rows * sum(map(_padded, kinds.values()))
+    taken = metadata.decoding(kinds) + metadata.group_rows * sum(map(_padded, kinds.values()))
     remedy = "write it with smaller pages, and shorter lists and strings"
-    check_held("decoding a few of its rows", taken, file, remedy, account.size)
-    check_held(f"{account.rows:,} rows", taken + held * account.rows, file, "take fewer rows", account.size)
+    check_memory_for_file("decoding a few of its rows", taken, file, remedy, metadata.size)
+    check_memory_for_file(
+        f"{metadata.rows:,} rows", taken + bytes_held_per_row * metadata.rows, file, "take fewer rows", metadata.size
+    )
 
 
 def _padded(kind: Any) -> int:

@@ -17,7 +17,7 @@ import polars as pl
 from poolscope.core.errors import InputError, one_line
 from poolscope.core.files import check_writable, located_os_errors, scratch_folder
 from poolscope.core.tables.atomic import put_in_place
-from poolscope.core.tables.text import escaped, read_back
+from poolscope.core.tables.csv import escaped, read_back
 
 #: Rows of a row group, which a reader holds in memory.
 GROUP_ROWS = 1 << 16

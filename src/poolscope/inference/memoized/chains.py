@@ -42,7 +42,7 @@ from poolscope.inference.memoized.occupancy import OccupancyGrid, normalized, oc
 from poolscope.inference.memoized.state import SlotClasses, empty_clusters, items_of, slots_of
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels import memoized_chain as kernels
-from poolscope.kernels.memoized_moves import Belief, ChainState, Workspace, update_class_weights
+from poolscope.kernels.memoized_moves import BehaviorPrior, ChainState, Workspace, gibbs_behavior, update_class_weights
 from poolscope.kernels.memoized_state import LOG_ZERO, Items, ReportClusters, cluster_weights
 from poolscope.population.priors import Density
 
@@ -57,7 +57,7 @@ class ClusterChain(NamedTuple):
     """One chain: clusters of reports with their slots, and the behavior."""
 
     items: Items
-    belief: Belief
+    belief: BehaviorPrior
     clusters: ReportClusters
     state: ChainState
     workspace: Workspace
@@ -75,7 +75,7 @@ class ClusterChain(NamedTuple):
         return found
 
 
-def init_chains(items: Items, belief: Belief, key: np.uint64, count: int) -> list[ClusterChain]:
+def init_chains(items: Items, belief: BehaviorPrior, key: np.uint64, count: int) -> list[ClusterChain]:
     """Return independent chains with overdispersed starts, so that their disagreement measures convergence.
 
     Each chain assigns the reports one after the other to an existing cluster or to a new one. That makes too many
@@ -90,7 +90,7 @@ def init_chains(items: Items, belief: Belief, key: np.uint64, count: int) -> lis
         update_class_weights(belief, state.weight, state.log_weight)
         workspace.order[:] = order
         kernels.init_chain(items, clusters, state, workspace, LOG_FAVOR if i % 2 else 0.0)
-        kernels.gibbs_behavior(items, clusters, belief, state, workspace)
+        gibbs_behavior(items, clusters, belief, state, workspace)
         chains.append(chain)
     return chains
 
@@ -100,12 +100,12 @@ def mean_and_mcse(means: Floats) -> tuple[Floats, Floats]:
     return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
 
 
-def belief_of(adversary: Adversary, slots: SlotClasses, n: int) -> Belief:
+def belief_of(adversary: Adversary, slots: SlotClasses, n: int) -> BehaviorPrior:
     """Return the adversary's priors of behavior, on nodes that are exact for n reports."""
     k, belief = adversary.k, adversary.belief
     with np.errstate(divide="ignore"):
         log_prior = np.log(belief.pool_prior(k))
-    return Belief(
+    return BehaviorPrior(
         log_prior=log_prior,
         interest=_axis(belief.interest, n, 1),
         polarization=_axis(belief.polarization, n, k),
@@ -141,7 +141,7 @@ def _integrals(density: Density, n: int, k: int) -> Floats:
     return out
 
 
-def _chain_state(key: np.uint64, belief: Belief) -> ChainState:
+def _chain_state(key: np.uint64, belief: BehaviorPrior) -> ChainState:
     k, classes = len(belief.log_prior), len(belief.class_mix)
     return ChainState(
         key=key,
@@ -153,7 +153,7 @@ def _chain_state(key: np.uint64, belief: Belief) -> ChainState:
     )
 
 
-def _workspace(items: Items, belief: Belief) -> Workspace:
+def _workspace(items: Items, belief: BehaviorPrior) -> Workspace:
     n, (classes, sections), slots = len(items.n_reports), belief.class_mix.shape, len(items.class_of)
     return Workspace(
         cumulative=np.empty(n),
@@ -199,7 +199,7 @@ def has_many_clusters(clusters: int, reports: int) -> bool:
 
 
 def estimate_by_clusterings(
-    items: Items, belief: Belief, order: Integers, adversary: Adversary, key: np.uint64, tolerance: float
+    items: Items, belief: BehaviorPrior, order: Integers, adversary: Adversary, key: np.uint64, tolerance: float
 ) -> tuple[Floats, Floats]:
     """Return the posterior (k,) and its standard error, averaged over sampled clusterings.
 
@@ -320,7 +320,7 @@ def memoized_posterior(evidence: ReportLikelihood, adversary: Adversary, key: np
     return estimate_by_chains(items, belief, key)
 
 
-def estimate_by_chains(items: Items, belief: Belief, key: np.uint64) -> PosteriorEstimate:
+def estimate_by_chains(items: Items, belief: BehaviorPrior, key: np.uint64) -> PosteriorEstimate:
     """Return the mean over chains, run for as long as a pilot of other chains requires, within limits."""
     pilot, own = children(key, np.arange(2))
 

@@ -34,7 +34,7 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized.chains import PosteriorEstimate, mean_and_mcse
 from poolscope.inference.memoized.tables import ROUNDING, ResponseTables, axes, section_weights
 from poolscope.kernels.memoized_table_chains import TableProblem, TableWorkspace, TemperedChain, run
-from poolscope.kernels.memoized_tables import Particles, allocate, occupancy
+from poolscope.kernels.memoized_tables import Particles, allocate, occupancy_log_likelihood
 
 #: Inverse temperatures of a chain, geometric from 1 to 0.02.
 LEVELS = 0.02 ** (np.arange(6) / 5.0)
@@ -73,9 +73,9 @@ class TableSampler:
             mass=mass,
             log_response_prob=log_response_prob,
             counts=tables.counts.astype(np.float64),
-            base=tables.base,
-            fixed=np.any(tables.base, axis=1),
-            rate=np.array(tables.rate),
+            forced_mass=tables.base,
+            is_forced=np.any(tables.base, axis=1),
+            offset_scale=np.array(tables.rate),
             interest=interest,
             polarization=polarization,
             log_prior=log_prior,
@@ -99,14 +99,14 @@ class TableSampler:
         (slots, wide), levels = problem.log_response_prob.shape, len(LEVELS)
         noise = rng.gumbel(size=(slots, wide))
         table = np.argmax(problem.log_response_prob + noise, axis=1)
-        if problem.rate[0] == 0:
-            open_ = np.flatnonzero(~problem.fixed)
+        if problem.offset_scale[0] == 0:
+            open_ = np.flatnonzero(~problem.is_forced)
             cost = -(problem.log_response_prob[:, open_] + noise[:, open_]).T
             response, slot = linear_sum_assignment(np.where(np.isfinite(cost), cost, 1e6))
             table[slot] = open_[response]
         nodes = problem.interest.shape[1], problem.polarization.shape[1]
         behavior = [rng.integers(high, size=levels) for high in (len(problem.log_prior), *nodes)]
-        responses, sections = problem.base.shape
+        responses, sections = problem.forced_mass.shape
         return TemperedChain(
             table=np.tile(table, (levels, 1)),
             behavior=np.stack(behavior, axis=1),
@@ -231,7 +231,9 @@ def allocated_posterior(tables: ResponseTables, adversary: Adversary, key: np.ui
         workspace[0].view(np.int64),
     )
     wide, proposal = np.empty(2 * count), np.empty(len(log_node))
-    occupancy(slots.log_response_prob, counts, log_phi, load, slots.single, wide, wide.view(np.int64), weight, proposal)
+    occupancy_log_likelihood(
+        slots.log_response_prob, counts, log_phi, load, slots.single, wide, wide.view(np.int64), weight, proposal
+    )
     proposal = PROPOSAL_POWER * (proposal + log_node)
     proposal = np.exp(proposal - proposal.max())
     proposal /= proposal.sum()
@@ -239,9 +241,9 @@ def allocated_posterior(tables: ResponseTables, adversary: Adversary, key: np.ui
         mass=slots.mass,
         log_response_prob=slots.log_response_prob,
         counts=counts,
-        base=np.zeros((groups, k + 1)),
-        fixed=np.zeros(groups, dtype=bool),
-        rate=np.array([0.0, 1.0]),
+        forced_mass=np.zeros((groups, k + 1)),
+        is_forced=np.zeros(groups, dtype=bool),
+        offset_scale=np.array([0.0, 1.0]),
         interest=interest,
         polarization=polarization,
         log_prior=log_prior,

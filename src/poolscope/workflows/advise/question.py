@@ -9,8 +9,8 @@ from poolscope.core.errors import InputError, did_you_mean
 from poolscope.game.game import Game
 from poolscope.inference.levels import DEFAULT_THRESHOLD
 from poolscope.metrics.models import Count, Real, Result, result
-from poolscope.scenario.model import AdversaryTable
 from poolscope.scenario.scenario import Scenario
+from poolscope.scenario.tables import AdversaryTable
 
 #: Default range of epsilon.
 EPSILON_RANGE = (0.1, 10.0)

@@ -18,7 +18,7 @@ from poolscope.mechanisms.protocols import Mechanism
 from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson
 from poolscope.metrics.models import Count, Real, Result, result
 from poolscope.reports.frequencies import closed_estimator
-from poolscope.reports.utility import expected_of
+from poolscope.reports.utility import expected_errors_of_estimator
 
 #: Ratio of epsilons that need no trial between them; and the first step of the search, which grows by the same power.
 CLOSE_RATIO, STEP = 1.08, 1.5
@@ -255,7 +255,7 @@ def analytical_errors(mechanism: Mechanism, popularity: Floats, reports: float) 
     if learning is None:
         return None
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
-    squared, absolute = expected_of(learning, mechanism, frequency, max(1, round(reports)))
+    squared, absolute = expected_errors_of_estimator(learning, mechanism, frequency, max(1, round(reports)))
     if squared is None or absolute is None:
         return None
     return Errors(rmse=math.sqrt(float(squared.mean())), mae=float(absolute.mean()))

@@ -300,7 +300,7 @@ class PreparedAttack:
         for chunk in self.chunks:
             if not checks.enough:
                 checks.add(*self.reading.block(chunk))
-        return [f"{self.source.path}: {line}" for line in checks.found()]
+        return [f"{self.source.path}: {line}" for line in checks.violations()]
 
     def check_unchanged(self) -> None:
         """Refuse a file that has changed since."""

@@ -23,7 +23,7 @@ from poolscope.core.arrays import Integers, Keys, positions
 from poolscope.core.errors import InputError
 from poolscope.core.files import check_shared
 from poolscope.core.tables import Batch, RowRange, Source
-from poolscope.core.tables.batch import copied
+from poolscope.core.tables.columns import in_chunks
 from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.protocols import Mechanism, Reports
 from poolscope.population.universe import Universe
@@ -46,7 +46,9 @@ class Chunk:
     def count(self) -> int:
         return sum(rows.count for rows in self.rows)
 
-    def batches(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, held: int = 0) -> Iterator[Batch]:
+    def batches(
+        self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, bytes_held_per_row: int = 0
+    ) -> Iterator[Batch]:
         """Yield the rows as they were split, with the same memory."""
         for rows in self.rows:
             batch = rows.read(columns)
@@ -113,7 +115,7 @@ def changed_error(file: Path) -> InputError:
 def name_hashes(names: pl.Series) -> Keys:
     """Hash each name to 64 bits, from its UTF-8 bytes; an integer as its decimal digits, as in CSV."""
     out, begin = np.empty(len(names), dtype=np.uint64), 0
-    for some in copied(names.cast(pl.String)):
+    for some in in_chunks(names.cast(pl.String)):
         name_bytes = np.frombuffer(some.str.join("").item().encode(), dtype=np.uint8)
         ends = np.cumsum(some.str.len_bytes().to_numpy(), dtype=np.int64)
         hash_names(name_bytes, ends, out[begin : begin + len(some)])

@@ -17,10 +17,10 @@ from typing import Literal
 
 from poolscope.core.arguments import checked
 from poolscope.core.counting import counted
-from poolscope.core.errors import InputError, did_you_mean, located, shown
+from poolscope.core.errors import InputError, did_you_mean, format_value, located
 from poolscope.core.tables import check_output
 from poolscope.core.tables.atomic import replacing
-from poolscope.core.tables.text import escape
+from poolscope.core.tables.csv import escape
 from poolscope.population.builtin import UNIVERSES, builtin_universe
 from poolscope.population.builtin.emojis import emojis_in, qualified
 from poolscope.population.builtin.hosts import host_of, links_in, registered
@@ -237,7 +237,7 @@ def make_traces(
         gathered.add(path, SourceColumns(who, what), find, own=kind == "text" and is_archive(path))
     if not gathered.objects:
         most = gathered.outside.most_common(1)
-        remedy = f"outside it, the most frequent is {shown(most[0][0])}" if most else None
+        remedy = f"outside it, the most frequent is {format_value(most[0][0])}" if most else None
         raise InputError(f"{what} must have an object of {target.name}", file=paths[0], remedy=remedy)
 
     final = widened(target.universe, gathered.objects) if target.is_open else target.universe
@@ -261,7 +261,7 @@ def describe(made: Extracted) -> list[str]:
         lines.append(f"Wrote their universe of {made.universe.size:,} objects to {made.objects}.")
     if made.outside:
         left_out = sum(count for _, count in made.outside)
-        most = ", ".join(f"{shown(name)} ({count:,})" for name, count in made.outside[:MAX_FREQUENT])
+        most = ", ".join(f"{format_value(name)} ({count:,})" for name, count in made.outside[:MAX_FREQUENT])
         lines.append(
             f"Omitted {counted(left_out, 'object')} outside the universe, {len(made.outside):,} distinct; "
             f"most frequent: {most}."

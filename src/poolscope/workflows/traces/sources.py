@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 from poolscope.core.errors import InputError, one_line, reading
 from poolscope.core.files import check_regular, folder_files, parse_json
 from poolscope.core.tables import open_file
-from poolscope.core.tables.batch import no_column, select_columns
+from poolscope.core.tables.columns import no_column, select_columns
 from poolscope.core.tables.reading import BATCH_BYTES
 
 USER, TEXT = "screen_name", "text"
@@ -210,7 +210,7 @@ def _read_json(path: Path, columns: SourceColumns) -> RawRows:
 
 def _read_parquet(path: Path, columns: SourceColumns) -> RawRows:
     for batch in open_file(path).batches(tuple(dict.fromkeys(columns))):
-        for some in batch.light(BATCH_BYTES):
+        for some in batch.split_by_bytes(BATCH_BYTES):
             numbers = range(some.first, some.first + some.frame.height)
             yield from zip(numbers, *(some.frame[column].to_list() for column in columns), strict=True)
 

@@ -36,7 +36,7 @@ class UserTable:
     ----------
     name : of the folder or file; users : how many there are in all.
     rows : the confident of each adversary after their last report, with the columns that there are.
-    known : every row of every user who is listed, at every n; a run's are read where they are asked for.
+    outcomes : every row of every user who is listed, at every n; a run's are read where they are asked for.
     exposed_at : the confidence of `EXPOSED_BY`, which only a run has.
     scenario, seed : how a run was played, so that one user can be simulated again; None for a file of posteriors.
     """
@@ -44,7 +44,7 @@ class UserTable:
     name: str
     users: int
     rows: pl.DataFrame
-    known: pl.DataFrame | OutcomeFiles
+    outcomes: pl.DataFrame | OutcomeFiles
     exposed_at: float | None = None
     scenario: Scenario | None = None
     seed: int = 0
@@ -52,12 +52,12 @@ class UserTable:
     def growth(self, user: str) -> list[dict[str, Any]]:
         """Guess and confidence of a user at every n that was looked at, by adversary."""
         same = pl.col("user").cast(pl.String) == user
-        if isinstance(self.known, OutcomeFiles):
-            attacks = self.known.attacks()
-            parts = [part.filter(same) for attack in attacks for part in self.known.parts(attack, list(NEEDED))]
+        if isinstance(self.outcomes, OutcomeFiles):
+            attacks = self.outcomes.attacks()
+            parts = [part.filter(same) for attack in attacks for part in self.outcomes.parts(attack, list(NEEDED))]
             found = pl.concat([_plain(part) for part in parts])
         else:
-            found = self.known.filter(same)
+            found = self.outcomes.filter(same)
         if found.is_empty():
             raise InputError("there is no such user", value=user, place="user")
         return found.select("adversary", "n", "guess", "confidence").sort("n", maintain_order=True).to_dicts()
@@ -77,7 +77,7 @@ def users_of_run(folder: Path) -> UserTable:
         name=folder.resolve().name,
         users=run.summary.users,
         rows=pl.concat(confident),
-        known=run.outcomes,
+        outcomes=run.outcomes,
         exposed_at=first.exposed_at,
         scenario=_scenario(run),
         seed=run.summary.seed,
@@ -87,7 +87,7 @@ def users_of_run(folder: Path) -> UserTable:
 def users_of_posteriors(path: Path) -> UserTable:
     """The users of a file of posteriors, which must fit into memory."""
     parts = []
-    for batch in open_table(path).batches(NEEDED, held=HELD):
+    for batch in open_table(path).batches(NEEDED, bytes_held_per_row=HELD):
         n = batch.integers("n")
         batch.check("n", n >= 0, "must be a whole number, at least 0")
         parts.append(
@@ -104,7 +104,7 @@ def users_of_posteriors(path: Path) -> UserTable:
     table = pl.concat(parts)
     last = table.group_by("user", "adversary", maintain_order=True).agg(pl.all().sort_by("n").last())
     rows = pl.concat([_by_confidence(iter([some])) for some in last.partition_by("adversary", maintain_order=True)])
-    return UserTable(name=path.name, users=table["user"].n_unique(), rows=rows, known=table)
+    return UserTable(name=path.name, users=table["user"].n_unique(), rows=rows, outcomes=table)
 
 
 def _by_confidence(parts: Iterator[pl.DataFrame]) -> pl.DataFrame:

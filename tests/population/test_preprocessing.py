@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.core.errors import InputError
-from poolscope.population.recipe import Recipe, duplicated, first_objects, measure, name_keys, prepare, split
+from poolscope.population.preprocessing import (
+    TracePreprocessing,
+    fixed_length_traces,
+    measure,
+    name_keys,
+    prepare,
+    split,
+    tile_objects,
+)
 from poolscope.population.recorded import read_traces
 from poolscope.population.universe import Universe
 from poolscope.workflows.traces.extract import make_traces
@@ -21,7 +29,7 @@ DATA = Path(__file__).parents[3] / "shared" / "data"
 def test_the_first_objects_are_repeated_in_order():
     user = np.array([1, 0, 1, 1, 0, 3, 1, 1])
     objects = np.array([0, 5, 1, 2, 6, 4, 3, 4])
-    cohort = first_objects(user, objects, at_least=2, length=4)
+    cohort = fixed_length_traces(user, objects, min_objects=2, length=4)
     assert cohort.user.tolist() == [0, 1]
     assert cohort.objects.tolist() == [[5, 6, 5, 6], [0, 1, 2, 3]]
     assert cohort.lengths.tolist() == [2, 4]
@@ -29,7 +37,7 @@ def test_the_first_objects_are_repeated_in_order():
 
 
 def test_the_papers_example_of_53_objects():
-    cohort = first_objects(np.zeros(53, dtype=np.int64), np.arange(53), at_least=10, length=180)
+    cohort = fixed_length_traces(np.zeros(53, dtype=np.int64), np.arange(53), min_objects=10, length=180)
     # x_54 = x_1, x_55 = x_2, ..., x_180 = x_21
     assert cohort.objects[0, 53:55].tolist() == [0, 1]
     assert cohort.objects[0, 179] == 20
@@ -38,7 +46,7 @@ def test_the_papers_example_of_53_objects():
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=40), st.integers(1, 5), st.integers(1, 9))
 def test_first_objects_against_plain_loops(rows, at_least, length):
     user, objects = np.array(rows, dtype=np.int64).reshape(-1, 2).T
-    cohort = first_objects(user, objects, at_least=at_least, length=length)
+    cohort = fixed_length_traces(user, objects, min_objects=at_least, length=length)
     picked = {u: [o for v, o in rows if v == u] for u in sorted({u for u, _ in rows})}
     kept = {u: own[:length] for u, own in picked.items() if len(own) >= at_least}
     assert cohort.user.tolist() == list(kept)
@@ -76,13 +84,13 @@ def test_a_tie_goes_to_the_pool_that_was_picked_first_whatever_the_order_of_pool
 
 
 def test_whole_copies_reach_the_number():
-    assert duplicated(np.array([3, 1]), 5).tolist() == [3, 1, 3, 1, 3, 1]
-    assert duplicated(np.array([3, 1]), 4).tolist() == [3, 1, 3, 1]
-    assert duplicated(np.array([3, 1, 2]), 2).tolist() == [3, 1, 2]
+    assert tile_objects(np.array([3, 1]), 5).tolist() == [3, 1, 3, 1, 3, 1]
+    assert tile_objects(np.array([3, 1]), 4).tolist() == [3, 1, 3, 1]
+    assert tile_objects(np.array([3, 1, 2]), 2).tolist() == [3, 1, 2]
     # the paper's own: 540,000 objects for 10^6
-    assert len(duplicated(np.zeros(540_000, dtype=np.int64), 10**6)) == 1_080_000
+    assert len(tile_objects(np.zeros(540_000, dtype=np.int64), 10**6)) == 1_080_000
     with pytest.raises(InputError, match="must have at least one object to duplicate, got 0"):
-        duplicated(np.array([], dtype=np.int64), 5)
+        tile_objects(np.array([], dtype=np.int64), 5)
 
 
 def recorded(users=40, seed=0):
@@ -99,7 +107,7 @@ def recorded(users=40, seed=0):
 
 def test_the_whole_recipe():
     names, user, objects = recorded()
-    prepared = prepare(names, user, objects, UNIVERSE, seed=0, recipe=Recipe(length=20))
+    prepared = prepare(names, user, objects, UNIVERSE, seed=0, preprocessing=TracePreprocessing(trace_length=20))
     attacked, external = prepared.attacked, prepared.external
     assert len(external) == round(0.2 * 36)
     assert set(attacked.user) == {i for i in range(40) if i % 10 not in (0, 1)} - set(external.user)
@@ -124,9 +132,12 @@ def test_the_split_depends_on_names_and_seed_not_on_the_order_of_users():
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        (lambda: Recipe(at_least=0), "at_least: must be at least 1, got 0"),
-        (lambda: Recipe(length=0), "length: must be at least 1, got 0"),
-        (lambda: Recipe(share=1.0), "share: must be between 0 and 1, both excluded, got 1.0"),
+        (lambda: TracePreprocessing(min_objects=0), "min_objects: must be at least 1, got 0"),
+        (lambda: TracePreprocessing(trace_length=0), "trace_length: must be at least 1, got 0"),
+        (
+            lambda: TracePreprocessing(attacked_share=1.0),
+            "attacked_share: must be between 0 and 1, both excluded, got 1.0",
+        ),
         (
             lambda: prepare(["a"], np.zeros(10, int), np.zeros(10, int), UNIVERSE, seed=0),
             "must have at least two users with 10 or more objects: one to attack, one external, got 1",
@@ -150,7 +161,7 @@ def test_the_recorded_emojis_give_the_numbers_of_their_description(tmp_path):
     assert (made.rows, made.users + made.users_without) == (289_515, 1_529)
     assert made.kept + sum(count for _, count in made.outside) == 526_296
     traces = read_traces(made.traces, made.universe)
-    everyone = first_objects(traces.user, traces.object, at_least=10, length=180)
+    everyone = fixed_length_traces(traces.user, traces.object, min_objects=10, length=180)
     assert len(everyone) == 1_345
     measured = measure(everyone.objects, made.universe)
     some = measured.iota >= 0

@@ -9,8 +9,8 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from poolscope.core.validation import NUMBER
 from poolscope.devices.registry import MECHANISMS
-from poolscope.scenario.model import FILE_PARAMETERS
 from poolscope.scenario.scenario import Scenario
+from poolscope.scenario.tables import FILE_PARAMETERS
 
 #: Declared type of a parameter -> its values in TOML; infinity is a number there, and "inf" in JSON.
 TYPES: dict[str, dict[str, Any]] = {

@@ -3,7 +3,7 @@
 =========== ============================================ =====================================================
 a column of in Parquet                                   in CSV, where every value is text
 =========== ============================================ =====================================================
-names       texts, categories or integers                texts, escaped (`formulas`)
+names       texts, categories or integers                texts, escaped (`csv`)
 integers    integers                                     decimals
 numbers     integers or floats                           decimals, also with an exponent
 =========== ============================================ =====================================================
@@ -25,7 +25,7 @@ import polars as pl
 
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, nearest
-from poolscope.core.tables.text import unescaped
+from poolscope.core.tables.csv import unescaped
 
 #: Bytes of strings that are copied in one chunk; an operation copies a shared string for each row.
 COPIED_BYTES = 1 << 24
@@ -87,8 +87,8 @@ class Batch:
             raise self.wrong(f"{column} must have at most {MAX_NAME_BYTES:,} bytes", row, lengths[row])
         # rows of a user are often consecutive: then checking one of them is enough
         changed = series.filter(series.ne_missing(series.shift()))
-        if any((chunk.str.strip_chars() != chunk).any() for chunk in copied(changed)):
-            stripped = pl.concat([chunk.str.strip_chars().eq_missing(chunk) for chunk in copied(series)])
+        if any((chunk.str.strip_chars() != chunk).any() for chunk in in_chunks(changed)):
+            stripped = pl.concat([chunk.str.strip_chars().eq_missing(chunk) for chunk in in_chunks(series)])
             self.check(column, stripped, "must not begin or end with white space")
         return series
 
@@ -119,7 +119,7 @@ class Batch:
     def _text_bytes(self) -> pl.Series:
         return sum((_text_bytes(series) for series in self.frame), pl.repeat(0, self.frame.height, eager=True))
 
-    def light(self, max_bytes: int) -> Iterator[Batch]:
+    def split_by_bytes(self, max_bytes: int) -> Iterator[Batch]:
         """Yield the rows in batches of at most `max_bytes` bytes of strings, or of one row."""
         sizes = self._text_bytes
         starts = (sizes.cum_sum() // max_bytes).rle_id().arg_unique().to_list()
@@ -136,7 +136,7 @@ def _text_bytes(series: pl.Series) -> pl.Series:
     return pl.repeat(0, len(series), eager=True, dtype=pl.Int64)
 
 
-def copied(texts: pl.Series) -> Iterator[pl.Series]:
+def in_chunks(texts: pl.Series) -> Iterator[pl.Series]:
     """Yield strings in chunks of about `COPIED_BYTES`, to bound what an operation on each row copies."""
     before = texts.str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum() // COPIED_BYTES
     for start, end in pairwise([*before.rle_id().arg_unique().to_list(), len(texts)]):

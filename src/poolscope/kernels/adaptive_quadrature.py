@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from poolscope.kernels.compilation import fma
-from poolscope.kernels.nodes import LANE, ROWS, init_grid, multiply_reports, scale_reports
+from poolscope.kernels.quadrature_grid import LANE, ROWS, init_grid, multiply_reports, scale_reports
 
 # Reports for which the first grid is exact. Error of a measured sharpness: a constant, plus the spread of some reports.
 # Largest growth of the sharpness until the next measurement, as a multiple of the spread.
@@ -91,23 +91,27 @@ def _sharpness(error, degree):
 
 
 @njit(inline="always")
-def _resolves(rung, need, reports, axis):
-    """Return whether a rung resolves that sharpness, is exact for that many reports, or is the last."""
-    return rung + 1 == axis.resolutions.shape[0] or axis.resolutions[rung] >= need or axis.degrees[rung] >= reports
+def _is_sufficient(level, required_sharpness, reports, axis):
+    """Return whether a level resolves that sharpness, is exact for that many reports, or is the last."""
+    return (
+        level + 1 == axis.resolutions.shape[0]
+        or axis.resolutions[level] >= required_sharpness
+        or axis.degrees[level] >= reports
+    )
 
 
 @njit(inline="always")
-def _climb(rung, need, reports, axis):
-    """Return the first rung from here on that resolves the integrand."""
-    while not _resolves(rung, need, reports, axis):
-        rung += 1
-    return rung
+def _next_sufficient_level(level, required_sharpness, reports, axis):
+    """Return the first level from here on that resolves the integrand."""
+    while not _is_sufficient(level, required_sharpness, reports, axis):
+        level += 1
+    return level
 
 
 @njit(inline="always")
-def _rule(axis, rung):
-    """Return the rule of a rung."""
-    return axis.rules[:, axis.offsets[rung] : axis.offsets[rung + 1]]
+def _rule(axis, level):
+    """Return the rule of a level."""
+    return axis.rules[:, axis.offsets[level] : axis.offsets[level + 1]]
 
 
 @njit(nogil=True, cache=True)
@@ -117,36 +121,43 @@ def next_stage(stage):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _extrapolate(need, t, end, need_before, before):
+def _extrapolate(required_sharpness, t, end, required_before, before):
     """Return the sharpness expected at the end of a stage, if it grows as in the stage before."""
     power = 0.55
-    if before > 0 and need_before > 0.0 and t > before:
-        power = min(max(np.log(need / need_before) / np.log(t / before), 0.3), 1.0)
-    return need * (end / t) ** power
+    if before > 0 and required_before > 0.0 and t > before:
+        power = min(max(np.log(required_sharpness / required_before) / np.log(t / before), 0.3), 1.0)
+    return required_sharpness * (end / t) ** power
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _resolved_until(t, end, need_g, need_u, max_g, max_u, g, u, axis_g, axis_u, workspace):
+def _resolved_until(t, end, required_g, required_u, max_g, max_u, g, u, axis_g, axis_u, workspace):
     """Return the report up to which a grid is certain to resolve the integrand, at most `end`.
 
     For a lane, the decision depends on the reports before it only.
     """
-    since, spread, bend = workspace.since, workspace.spread, workspace.bend
-    since[:] = 1.0
-    spread_g, spread_u, bend_g, bend_u = 0.0, 0.0, 0.0, 0.0
-    then_g, then_u = need_g, need_u
-    while t < end and _resolves(g, then_g, t + LANE, axis_g) and _resolves(u, then_u, t + LANE, axis_u):
+    running_likelihood, spread, curvature_bound = (
+        workspace.running_likelihood,
+        workspace.spread,
+        workspace.curvature_bound,
+    )
+    running_likelihood[:] = 1.0
+    spread_g, spread_u, curvature_g, curvature_u = 0.0, 0.0, 0.0, 0.0
+    then_g, then_u = required_g, required_u
+    while t < end and _is_sufficient(g, then_g, t + LANE, axis_g) and _is_sufficient(u, then_u, t + LANE, axis_u):
         for r in range(t, t + LANE):
             spread_g, spread_u = spread_g + spread[r, 0], spread_u + spread[r, 1]
-            bend_g, bend_u = bend_g + bend[r, 0], bend_u + bend[r, 1]
-            for c in range(since.shape[0]):
-                since[c] *= workspace.scaled[r, c]
-        low, high = since[1], since[1]
-        for c in range(2, since.shape[0]):
-            low, high = min(low, since[c]), max(high, since[c])
-        tilt_g, tilt_u = max(high / since[0], since[0] / low), max(high / since[1], since[1] / low)
-        then_g = min(need_g + min(GROWTH * spread_g, bend_g + 0.5 * np.log(tilt_g)), max_g + spread_g)
-        then_u = min(need_u + min(GROWTH * spread_u, bend_u + 0.5 * np.log(tilt_u)), max_u + spread_u)
+            curvature_g, curvature_u = curvature_g + curvature_bound[r, 0], curvature_u + curvature_bound[r, 1]
+            for c in range(running_likelihood.shape[0]):
+                running_likelihood[c] *= workspace.scaled[r, c]
+        low, high = running_likelihood[1], running_likelihood[1]
+        for c in range(2, running_likelihood.shape[0]):
+            low, high = min(low, running_likelihood[c]), max(high, running_likelihood[c])
+        tilt_g, tilt_u = (
+            max(high / running_likelihood[0], running_likelihood[0] / low),
+            max(high / running_likelihood[1], running_likelihood[1] / low),
+        )
+        then_g = min(required_g + min(GROWTH * spread_g, curvature_g + 0.5 * np.log(tilt_g)), max_g + spread_g)
+        then_u = min(required_u + min(GROWTH * spread_u, curvature_u + 0.5 * np.log(tilt_u)), max_u + spread_u)
         t += LANE
     return t
 
@@ -158,37 +169,44 @@ def _user_posterior(n, pool_prior, axis_g, axis_u, workspace, out, log_bayes):
 
     The grid after t reports depends on these reports alone, so that a prefix has the same bits in any run.
     """
-    t, stage, wide = np.int64(0), np.int64(FIRST_STAGE), np.bool_(False)
-    g, u = _climb(np.int64(0), np.inf, stage, axis_g), _climb(np.int64(0), np.inf, stage, axis_u)
+    t, stage, use_exponents = np.int64(0), np.int64(FIRST_STAGE), np.bool_(False)
+    g, u = (
+        _next_sufficient_level(np.int64(0), np.inf, stage, axis_g),
+        _next_sufficient_level(np.int64(0), np.inf, stage, axis_u),
+    )
     grid, smallest = init_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, workspace)
-    need_g, need_u, more_g, more_u, sum_g, sum_u = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    required_g, required_u, more_g, more_u, sum_g, sum_u = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     before_g, before_u, before = 0.0, 0.0, np.int64(0)
     for i in range(pool_prior.shape[0]):
         out[0, i] = pool_prior[i]
     while t < n:
         begin = t
-        foreseen = need_g + more_g, need_u + more_u, sum_g + more_g, sum_u + more_u
+        foreseen = required_g + more_g, required_u + more_u, sum_g + more_g, sum_u + more_u
         t = _resolved_until(t, min(n, stage), *foreseen, g, u, axis_g, axis_u, workspace)
-        smallest, wide = multiply_reports(begin, t, smallest, wide, grid, pool_prior, workspace, out, log_bayes)
+        smallest, use_exponents = multiply_reports(
+            begin, t, smallest, use_exponents, grid, pool_prior, workspace, out, log_bayes
+        )
         if t >= n:
             break
         if t > begin:
             sum_g, sum_u = workspace.spread[:t, 0].sum(), workspace.spread[:t, 1].sum()
             more_g, more_u = MARGIN + MISSED * sum_g / t, MARGIN + MISSED * sum_u / t
-            need_g, need_u = _required_sharpness(grid, pool_prior.shape[0], axis_g.degrees[g], axis_u.degrees[u])
-            need_g, need_u = min(need_g, sum_g), min(need_u, sum_u)
+            required_g, required_u = _required_sharpness(
+                grid, pool_prior.shape[0], axis_g.degrees[g], axis_u.degrees[u]
+            )
+            required_g, required_u = min(required_g, sum_g), min(required_u, sum_u)
             if t < stage:
                 continue
         begins = t == stage
         stage = next_stage(stage) if begins else stage
-        then_g = _extrapolate(need_g, t, stage, before_g, before) + more_g
-        then_u = _extrapolate(need_u, t, stage, before_u, before) + more_u
+        then_g = _extrapolate(required_g, t, stage, before_g, before) + more_g
+        then_u = _extrapolate(required_u, t, stage, before_u, before) + more_u
         if begins:
-            before_g, before_u, before = need_g, need_u, t
-        if not (_resolves(g, then_g, stage, axis_g) and _resolves(u, then_u, stage, axis_u)):
-            g, u = _climb(g, then_g, stage, axis_g), _climb(u, then_u, stage, axis_u)
+            before_g, before_u, before = required_g, required_u, t
+        if not (_is_sufficient(g, then_g, stage, axis_g) and _is_sufficient(u, then_u, stage, axis_u)):
+            g, u = _next_sufficient_level(g, then_g, stage, axis_g), _next_sufficient_level(u, then_u, stage, axis_u)
             grid, smallest = init_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, workspace)
-            smallest, wide = multiply_reports(
+            smallest, use_exponents = multiply_reports(
                 np.int64(0), t, smallest, np.bool_(False), grid, pool_prior, workspace, out[:0], log_bayes
             )
 

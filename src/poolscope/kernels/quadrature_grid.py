@@ -34,9 +34,11 @@ class NodeWorkspace(NamedTuple):
 
     scaled: NDArray[np.float64]  # (n + LANE, k + 2): neutral, mean over pools, pools; the largest is one
     spread: NDArray[np.float64]  # (n + LANE, 2): 1 - min / max of a report's factor along g and along u
-    bend: NDArray[np.float64]  # (n + LANE, 2): bound on the sharpness that a report adds without tilting the integrand
+    curvature_bound: NDArray[
+        np.float64
+    ]  # (n + LANE, 2): bound on the sharpness that a report adds without tilting the integrand
     min_ratio: NDArray[np.float64]  # (n + LANE,): smallest over largest likelihood of a report
-    since: NDArray[np.float64]  # (k + 2,) products of `scaled` over some reports
+    running_likelihood: NDArray[np.float64]  # (k + 2,) products of `scaled` over some reports
     exponent: NDArray[np.int64]  # (k,) power of two factored out of each pool's products
     scale: NDArray[np.float64]  # (k,) pool prior times 2^(exponent - largest exponent)
 
@@ -63,7 +65,7 @@ def node_workspace(n: int, k: int) -> NodeWorkspace:
 
 
 @njit(inline="always")
-def _bend(spread):
+def _curvature_bound(spread):
     """Return the largest curvature of log(1 - b x) in the angle arccos(1 - 2x), at most that of log x."""
     return min(0.25 * spread * spread / (1.0 - spread), 1.0)
 
@@ -99,7 +101,10 @@ def scale_reports(likelihood, begin, steps, n, likelihood_offset, likelihood_sca
             1.0 - low / neutral if low < neutral else 0.0, 1.0 - neutral / high if high > neutral else 0.0
         )
         spread[t, 1] = max(1.0 - low / mean, 1.0 - mean / high) if low < high else 0.0
-        workspace.bend[t, 0], workspace.bend[t, 1] = _bend(spread[t, 0]), _bend(spread[t, 1])
+        workspace.curvature_bound[t, 0], workspace.curvature_bound[t, 1] = (
+            _curvature_bound(spread[t, 0]),
+            _curvature_bound(spread[t, 1]),
+        )
         workspace.min_ratio[t] = min(low, neutral) / top
         scaled[t, 0] = neutral
         scaled[t, 1] = mean
@@ -108,7 +113,7 @@ def scale_reports(likelihood, begin, steps, n, likelihood_offset, likelihood_sca
             # the inverse of a subnormal number overflows
             scaled[t, c] = scaled[t, c] * inverse if inverse < np.inf else scaled[t, c] / top
     for t in range(possible, possible + LANE):
-        spread[t, :], workspace.bend[t, :], workspace.min_ratio[t] = 0.0, 0.0, 1.0
+        spread[t, :], workspace.curvature_bound[t, :], workspace.min_ratio[t] = 0.0, 0.0, 1.0
         for c in range(k + 2):
             scaled[t, c] = 1.0
     return possible
@@ -157,7 +162,7 @@ def _end(rule):
 
 
 @njit(nogil=True, cache=True)
-def rescale(wide, grid, pool_prior, workspace):
+def rescale(use_exponents, grid, pool_prior, workspace):
     """Scale each pool's largest product to 2^_TOP_EXPONENT; return the smallest product, and whether the range is wide.
 
     A wide range exceeds that of doubles: mantissas and exponents are then carried separately, and a product that is far
@@ -170,7 +175,7 @@ def rescale(wide, grid, pool_prior, workspace):
         top = np.int64(-(2**62))
         for e in range(mantissa.shape[0]):
             for q in range(begin, end):
-                if not wide:
+                if not use_exponents:
                     mantissa[e, q], exponent[e, q] = grid.product[e, q], workspace.exponent[i]
                 if mantissa[e, q] > 0.0:
                     mantissa[e, q], power = math.frexp(mantissa[e, q])
@@ -192,12 +197,12 @@ def rescale(wide, grid, pool_prior, workspace):
         workspace.scale[i] = (
             pool_prior[i] * 2.0 ** max(workspace.exponent[i] - top, -2000) if pool_prior[i] > 0.0 else 0.0
         )
-    wide = wide or smallest < _MIN_RANGE
-    return (0.5 if wide else smallest), wide
+    use_exponents = use_exponents or smallest < _MIN_RANGE
+    return (0.5 if use_exponents else smallest), use_exponents
 
 
 @njit(nogil=True, cache=True)
-def multiply_reports(begin, end, smallest, wide, grid, pool_prior, workspace, out, log_mean):
+def multiply_reports(begin, end, smallest, use_exponents, grid, pool_prior, workspace, out, log_mean):
     """Multiply reports into the products, LANE at a time; out (n + 1, k), unless empty, gets the posteriors.
 
     log_mean (n + 1,), unless empty, gets the log of the mean over pools and nodes of the scaled products. Returns a
@@ -209,17 +214,17 @@ def multiply_reports(begin, end, smallest, wide, grid, pool_prior, workspace, ou
         for r in range(LANE):
             ratio *= max(workspace.min_ratio[t + r], grid.min_ratio)
         if smallest * ratio < _MIN_PRODUCT:
-            smallest, wide = rescale(wide, grid, pool_prior, workspace)
+            smallest, use_exponents = rescale(use_exponents, grid, pool_prior, workspace)
         smallest *= ratio
         _lane_likelihoods(t, workspace.scaled, grid.rule_u, grid.lane)
-        if wide:
+        if use_exponents:
             _multiply(t, workspace.scaled, grid.rule_g, grid.lane, grid.mantissa)
         if out.shape[0] == 0:
             _multiply(t, workspace.scaled, grid.rule_g, grid.lane, grid.product)
         else:
             _multiply_and_sum(t, workspace.scaled, grid.rule_g, grid.lane, grid.product, grid.sums)
             _write(t, grid.rule_u.shape[1], grid.sums, workspace, out, log_mean)
-    return smallest, wide
+    return smallest, use_exponents
 
 
 @njit(nogil=True, cache=True)

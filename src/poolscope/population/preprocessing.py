@@ -27,29 +27,31 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class TracePreprocessing:
     """Parameters of the preparation; the defaults are the paper's.
 
     Parameters
     ----------
-    at_least
+    min_objects
         Minimum number of objects of a user.
-    length
+    trace_length
         Length of every trace.
-    share
+    attacked_share
         Share of the users who may be attacked; the others are external.
     """
 
-    at_least: int = 10
-    length: int = 180
-    share: float = 0.8
+    min_objects: int = 10
+    trace_length: int = 180
+    attacked_share: float = 0.8
 
     def __post_init__(self) -> None:
-        for name, value in (("at_least", self.at_least), ("length", self.length)):
+        for name, value in (("min_objects", self.min_objects), ("trace_length", self.trace_length)):
             if value < 1:
                 raise InputError("must be at least 1", value=value, place=name)
-        if not 0 < self.share < 1:
-            raise InputError("must be between 0 and 1, both excluded", value=self.share, place="share")
+        if not 0 < self.attacked_share < 1:
+            raise InputError(
+                "must be between 0 and 1, both excluded", value=self.attacked_share, place="attacked_share"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,7 +126,7 @@ def prepare(
     universe: Universe,
     *,
     seed: int,
-    recipe: Recipe | None = None,
+    preprocessing: TracePreprocessing | None = None,
 ) -> PreparedTraces:
     """Prepare recorded traces: filter, split and repeat them.
 
@@ -138,15 +140,18 @@ def prepare(
         The pools.
     seed
         Determines the split, together with the users' names.
-    recipe
+    preprocessing
         Parameters; default: the paper's.
     """
-    recipe = recipe or Recipe()
-    everyone = first_objects(user, objects, at_least=recipe.at_least, length=recipe.length)
+    preprocessing = preprocessing or TracePreprocessing()
+    everyone = fixed_length_traces(
+        user, objects, min_objects=preprocessing.min_objects, length=preprocessing.trace_length
+    )
     if len(everyone) < 2:
-        rule = f"must have at least two users with {recipe.at_least} or more objects: one to attack, one external"
+        wanted = preprocessing.min_objects
+        rule = f"must have at least two users with {wanted} or more objects: one to attack, one external"
         raise InputError(rule, value=len(everyone))
-    chosen = split(name_keys([names[i] for i in everyone.user], seed), recipe.share)
+    chosen = split(name_keys([names[i] for i in everyone.user], seed), preprocessing.attacked_share)
     candidates, external = everyone[chosen], everyone[~chosen]
     has_pool = measure(candidates.objects, universe).iota >= 0
     if not has_pool.any():
@@ -154,14 +159,14 @@ def prepare(
     return PreparedTraces(attacked=candidates[has_pool], external=external)
 
 
-def first_objects(user: Integers, objects: Integers, *, at_least: int, length: int) -> UserTraces:
-    """Return the first objects of each user with at least `at_least`, repeated cyclically up to `length`.
+def fixed_length_traces(user: Integers, objects: Integers, *, min_objects: int, length: int) -> UserTraces:
+    """Return the first objects of each user with at least `min_objects`, repeated cyclically up to `length`.
 
     Parameters
     ----------
     user, objects : (rows,) int64
         In order of time; users' rows may be interleaved.
-    at_least
+    min_objects
         Users with fewer objects are dropped.
     length
         Length of a trace.
@@ -169,7 +174,7 @@ def first_objects(user: Integers, objects: Integers, *, at_least: int, length: i
     counts = np.bincount(user)
     starts = np.cumsum(counts) - counts
     by_user = objects[np.argsort(user, kind="stable")]
-    kept = np.flatnonzero(counts >= max(at_least, 1))
+    kept = np.flatnonzero(counts >= max(min_objects, 1))
     lengths = np.minimum(counts[kept], length)
     rows = starts[kept, None] + np.arange(length) % lengths[:, None]
     return UserTraces(user=kept, objects=by_user[rows], lengths=lengths)
@@ -220,11 +225,11 @@ def measure(traces: Integers, universe: Universe) -> MeasuredBehavior:
     return MeasuredBehavior(iota=np.where(has_pool, iota, -1).astype(np.int64), gamma=total / n, delta=delta)
 
 
-def duplicated(objects: Integers, at_least: int) -> Integers:
-    """Repeat all objects until there are at least ``at_least``.
+def tile_objects(objects: Integers, min_objects: int) -> Integers:
+    """Repeat all objects until there are at least ``min_objects``.
 
     Whole copies, as in the paper (two of 540,000 for 10^6): a partial copy would overweight the first users.
     """
     if len(objects) == 0:
         raise InputError("must have at least one object to duplicate", value=0)
-    return np.tile(objects, max(1, -(-at_least // len(objects))))
+    return np.tile(objects, max(1, -(-min_objects // len(objects))))
