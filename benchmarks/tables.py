@@ -19,7 +19,7 @@ import numpy as np
 import poolscope as ps
 from poolscope.core.randomness import user_keys
 from poolscope.inference.memoized.attack import user_posterior
-from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
+from poolscope.inference.memoized.response_map_samplers import allocated_posterior, tempered_posterior
 from poolscope.inference.memoized.tables import table_sum, tables_of
 from poolscope.mechanisms import Channel, device_of, make, reports_of
 from poolscope.population.behavior import draw_traces, draw_users

@@ -23,7 +23,7 @@ from poolscope.inference.memoized.attack import (
     user_posterior,
 )
 from poolscope.inference.memoized.occupancy import normalized
-from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
+from poolscope.inference.memoized.response_map_samplers import allocated_posterior, tempered_posterior
 from poolscope.inference.memoized.tables import tables_of
 from poolscope.mechanisms import GRR, LGRR, DBitFlip, Memoized, NoHashCMS, device_of, reports_of
 from poolscope.population.behavior import Behavior, draw_traces, draw_users

@@ -9,10 +9,10 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.memoized import table_samplers
+from poolscope.inference.memoized import response_map_samplers
 from poolscope.inference.memoized.attack import exact_scores, user_posterior
 from poolscope.inference.memoized.occupancy import normalized
-from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior, weighted_mean
+from poolscope.inference.memoized.response_map_samplers import allocated_posterior, tempered_posterior, weighted_mean
 from poolscope.inference.memoized.tables import ResponseTables, table_sum, tables_of
 from poolscope.mechanisms import CMS, GRR, LGRR, LOLOHA, OUE, Channel, DBitFlip, HadamardResponse, device_of, reports_of
 from poolscope.population.behavior import Behavior, draw_traces, draw_users
@@ -63,7 +63,7 @@ def variance_ratio(off, error):
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """A tenth of the usual time: errors are larger, and must say so."""
-    monkeypatch.setattr(table_samplers, "MAX_WORK", 4e6)
+    monkeypatch.setattr(response_map_samplers, "MAX_WORK", 4e6)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -89,7 +89,7 @@ def test_more_work_is_less_error(monkeypatch):
     tables = [tables_of(device.likelihood(reports_of(device, trace[[u]], KEYS[[u]])), KNOWN) for u in range(6)]
     errors = []
     for work in (1e6, 1.6e7):
-        monkeypatch.setattr(table_samplers, "MAX_WORK", work)
+        monkeypatch.setattr(response_map_samplers, "MAX_WORK", work)
         errors.append([tempered_posterior(own, KNOWN, np.uint64(1)).error.max() for own in tables])
     few, many = np.mean(errors, axis=1)
     assert many < 0.6 * few

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cases.memoized import ORACLE
 
-from poolscope.inference.memoized.table_samplers import TableSampler
+from poolscope.inference.memoized.response_map_samplers import TableSampler
 from poolscope.inference.memoized.tables import ResponseTables
 from poolscope.kernels.memoized_table_chains import draw_behavior, redraw, refresh
 

@@ -11,7 +11,7 @@ from oracle.bounds import exp, mpf
 
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import make
-from poolscope.metrics import lattice
+from poolscope.metrics import convolution
 from poolscope.metrics.shuffling import (
     shuffle_epsilon,
     shuffled_epsilon_in_closed_form,
@@ -226,7 +226,7 @@ def test_large_epsilons_have_their_digits():
 
 def test_a_coarse_lattice_is_above_a_fine_one(monkeypatch):
     fine = shuffle_epsilon(1, 10_000, 1e-6)
-    monkeypatch.setattr(lattice, "FINEST", 2)
+    monkeypatch.setattr(convolution, "FINEST", 2)
     coarse = shuffle_epsilon(1, 10_000, 1e-6)
     assert fine * 1.0005 < coarse < fine * 1.05
 

@@ -7,7 +7,7 @@ from cases.report_files import command, game_traces, scenario_of, write_traces
 from cases.synthetic import SEED
 
 from poolscope.core.errors import InputError
-from poolscope.inference.linkage import link_scores
+from poolscope.inference.link_scores import link_scores
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.workflows.attack import attack as attacking

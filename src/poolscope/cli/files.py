@@ -12,7 +12,7 @@ from rich.text import Text
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import visible
-from poolscope.inference.levels import at_least
+from poolscope.inference.thresholds import at_least
 
 if TYPE_CHECKING:
     # a command imports its own workflow only

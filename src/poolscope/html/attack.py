@@ -20,7 +20,7 @@ from poolscope.figures.saving import Figure
 from poolscope.html.glossary import POSTERIORS, explained
 from poolscope.html.render import placed, render
 from poolscope.html.tables import Column, decimal, share, table
-from poolscope.inference.levels import DEFAULT_THRESHOLD, at_least, in_percent
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD, at_least, in_percent
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
 from poolscope.metrics.text import percent
 from poolscope.scenario.scenario import Scenario

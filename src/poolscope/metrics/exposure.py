@@ -33,7 +33,7 @@ CHANCE = (MINUS_MCSE, "", PLUS_MCSE)
 """Ends of the columns that say when users were exposed: if chance in the attack hides it, as it is, if it shows it."""
 
 Firsts = list[Counter[float]]
-"""Users by the report that exposed them, of each group of users (`clusters`)."""
+"""Users by the report that exposed them, of each group of users (`Clusters`)."""
 
 
 def confident(rows: pl.DataFrame, threshold: float) -> Estimate:

@@ -124,7 +124,7 @@ def clopper_pearson(
 def share_of(successes: int, users: int, effect: float = 1.0) -> Estimate:
     """Return the share of successes with its exact interval; NaN in (0, 1) when there are no users.
 
-    With a design effect (`clusters`) the interval is that of Korn and Graubard: of as many fewer users.
+    With a design effect (`Clusters`) the interval is that of Korn and Graubard: of as many fewer users.
     """
     low, high = clopper_pearson(successes / effect, users / effect)
     return Estimate(successes / users if users else float("nan"), float(low), float(high))
@@ -156,7 +156,7 @@ def share_above(
     guessed : ndarray of int, shape (shares,)
         How many users are guessed, q N, from 1 to N.
     effect : float or ndarray, shape (shares,)
-        Design effect: the variance is larger by this factor than that of independent users (`clusters`).
+        Design effect: the variance is larger by this factor than that of independent users (`Clusters`).
 
     Returns
     -------
@@ -222,7 +222,7 @@ def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0
         The variance s of one user relative to that of a plain share, when all users succeed
         with the same probability: 1 for a mean, 2 for the AUC.
     effect : float
-        Design effect: the variance is larger by this factor than that of independent users (`clusters`).
+        Design effect: the variance is larger by this factor than that of independent users (`Clusters`).
     """
     pseudo = PSEUDO_SUCCESSES + PSEUDO_FAILURES
     a = (users * value + PSEUDO_SUCCESSES) / (users + pseudo)
@@ -263,7 +263,7 @@ def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None, e
 
     The number of values below the true quantile is binomial: its 2.5 % and 97.5 % quantiles count the ends off. An end
     that would lie beyond all values is infinite: this many users do not bound it. Infinite values are legal. With
-    `counts` there are that many of each value. With a design effect (`clusters`) the ranks are those of as many fewer
+    `counts` there are that many of each value. With a design effect (`Clusters`) the ranks are those of as many fewer
     users (Woodruff 1952).
     """
     x = np.asarray(values, dtype=np.float64)

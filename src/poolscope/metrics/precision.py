@@ -227,7 +227,7 @@ def auc_pn(rows: pl.DataFrame, seed: int) -> Estimate:
 
 
 def auc_of(correct: NDArray[np.bool_], groups: Clusters | None = None) -> Estimate:
-    """``auc_pn`` of successes already in order of falling confidence, and of users in groups (`clusters`)."""
+    """``auc_pn`` of successes already in order of falling confidence, and of users in groups (`Clusters`)."""
     users = correct.size
     total = sum(float(gain.sum()) for gain, _ in _gains(correct))
     area = total / users
@@ -277,7 +277,7 @@ def precision(rows: pl.DataFrame, seed: int, top: float = 1.0) -> Estimate:
 
 
 def precision_of(correct: NDArray[np.bool_], top: float, groups: Clusters | None = None) -> Estimate:
-    """``precision`` of successes already in order of falling confidence, and of users in groups (`clusters`)."""
+    """``precision`` of successes already in order of falling confidence, and of users in groups (`Clusters`)."""
     if not 0 < top <= 1:
         raise InputError("must be above 0 and at most 1", value=top, place="top")
     guessed = np.array([max(1, round(top * correct.size))])

@@ -11,7 +11,7 @@ import polars as pl
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.game.columns import CONFIDENCE_MCSE, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
-from poolscope.inference.levels import DEFAULT_THRESHOLD, at_levels
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD, at_levels
 from poolscope.metrics.bounds import mean_success_bound
 from poolscope.metrics.calibration import brier, ece, ece_null_p95
 from poolscope.metrics.exposure import (

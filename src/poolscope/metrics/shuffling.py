@@ -14,7 +14,7 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.protocols import MAX_EPSILON, Mechanism
 from poolscope.mechanisms.pure import Pure
-from poolscope.metrics.lattice import LENGTH, mean_excess, mean_positive_part
+from poolscope.metrics.convolution import LENGTH, mean_excess, mean_positive_part
 
 MAX_DEVICES = 10**10
 """More devices count as this many: they hide better."""
@@ -70,7 +70,7 @@ def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int =
     Rounds are composed by their privacy loss distribution. It is made of the divergences at `LOSSES` values of
     :math:`\epsilon'`, joined by lines, which lie above the convex curve (Doroshenko, Ghazi, Kamath, Kumar,
     Manurangsi), and its sum over the rounds is computed, not approximated. Objects of different rounds may be chosen
-    in any way. All numbers are rounded up: see `poolscope.metrics.lattice`.
+    in any way. All numbers are rounded up: see `poolscope.metrics.convolution`.
 
     Parameters
     ----------

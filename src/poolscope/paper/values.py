@@ -14,7 +14,7 @@ from poolscope.core.arrays import Map
 from poolscope.core.randomness import curator_key, user_keys
 from poolscope.game.columns import CORRECT
 from poolscope.game.game import Game
-from poolscope.inference.levels import at_levels
+from poolscope.inference.thresholds import at_levels
 from poolscope.mechanisms.protocols import FrequencyOracle, require_frequency_oracle, with_epsilon
 from poolscope.metrics.intervals import Estimate, clusters_of, exactly, share_of, share_of_users
 from poolscope.metrics.precision import successes

@@ -14,7 +14,7 @@ number of groups.
 
 `occupancy_scores` is an approximation for any number of groups (`occupancy`).
 
-**Shared responses and noisy reports.** `tables` and `table_samplers` handle responses that slots share, and `chains`
+**Shared responses and noisy reports.** `tables` and `response_map_samplers` handle responses that slots share, and `chains`
 handles noisy bit vectors.
 """
 
@@ -38,7 +38,7 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import BlockPosteriors, lengths_of, posterior_of_independent_reports
 from poolscope.inference.memoized.chains import PosteriorEstimate, memoized_posterior
 from poolscope.inference.memoized.occupancy import normalized, occupancy_of
-from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
+from poolscope.inference.memoized.response_map_samplers import allocated_posterior, tempered_posterior
 from poolscope.inference.memoized.tables import ResponseTables, table_sum, tables_of
 from poolscope.inference.posterior import not_a_number
 from poolscope.inference.quadrature import fixed_rule

@@ -10,7 +10,7 @@ instantaneous randomized response they are q and p - q. All responses that were 
 
 For few slots, `table_sum` enumerates all tables (`kernels.memoized_tables`) on a grid of relevant interest and
 polarization, with no error but that of the grid. For many slots, tables are sampled. Where two slots rarely share a
-response, maps from responses to slots are sampled instead (`table_samplers`).
+response, maps from responses to slots are sampled instead (`response_map_samplers`).
 """
 
 from __future__ import annotations

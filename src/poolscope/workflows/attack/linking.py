@@ -19,13 +19,13 @@ from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, open_table, writing
 from poolscope.devices.protocols import memoizes
-from poolscope.inference.link_evidence import join_windows, pairs_with_evidence, select_links
-from poolscope.inference.linkage import link_scores
+from poolscope.inference.link_e_values import join_windows, pairs_with_evidence, select_links
+from poolscope.inference.link_scores import link_scores
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER, row_bytes
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.scoring import PreparedAttack, Scorer, prepared
-from poolscope.workflows.attack.shuffle import group_by_user, name_hashes
+from poolscope.workflows.attack.partitioning import group_by_user, name_hashes
 
 #: Copies of all reports that are held while responses are compared.
 N_COPIES = 6

@@ -41,7 +41,7 @@ from poolscope.reports.files import MIN_ROWS, masses, row_bytes, rows_within, wo
 from poolscope.reports.frequencies import FrequencyCounter
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.shuffle import Chunk, Gathered, ReportReader, changed_error, split_chunks
+from poolscope.workflows.attack.partitioning import Chunk, Gathered, ReportReader, changed_error, split_chunks
 
 #: Cells (users, reports, columns) of a batch that a thread fills.
 MAX_CELLS = 1 << 21

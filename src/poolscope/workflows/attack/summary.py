@@ -14,7 +14,7 @@ from poolscope.core.arrays import Integers
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.tables import read_table
 from poolscope.game.columns import CORRECT
-from poolscope.inference.levels import with_threshold
+from poolscope.inference.thresholds import with_threshold
 from poolscope.metrics.calibration import ece, ece_null_p95
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.precision import precision

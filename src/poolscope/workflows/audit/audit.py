@@ -28,7 +28,7 @@ from poolscope.game.blocks import BlockRun, all_blocks, plan_blocks, play_blocks
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import AttackKey, AttackRows, OutcomeFiles, attack_rows, needed
-from poolscope.inference.levels import DEFAULT_THRESHOLD
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD
 from poolscope.metrics.bounds import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.linkability import linkability
 from poolscope.metrics.models import as_text
@@ -49,7 +49,7 @@ from poolscope.workflows.audit.run_folder import (
     input_files,
     read_manifest,
 )
-from poolscope.workflows.audit.tables import HELD
+from poolscope.workflows.audit.figure_data import HELD
 
 FINISHED, CONTINUE = "finished blocks are saved", "continue with `resume`"
 

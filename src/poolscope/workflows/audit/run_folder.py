@@ -41,7 +41,7 @@ from poolscope.metrics.records import Record
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import summary_text
 from poolscope.scenario.scenario import Scenario, same_tables, scenario_from_record
-from poolscope.workflows.audit.tables import FigureTables, figure_tables
+from poolscope.workflows.audit.figure_data import FigureTables, figure_tables
 
 COLUMNS = (
     "user",

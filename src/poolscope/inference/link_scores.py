@@ -11,7 +11,7 @@ average user picks an object of the slot. The score of two windows is the sum of
 one report of each. For windows of one report it is the log likelihood ratio; for longer ones it is the pairwise
 composite likelihood, which double counts dependence between pairs. Its magnitude is not calibrated, and it ranks pairs
 of windows less well. In small cases its ROC AUC is below that of the likelihood ratio by 0.01 for windows of two
-reports, and by 0.14 for eight reports of three objects (`tests/inference/test_linkage.py` enumerates them).
+reports, and by 0.14 for eight reports of three objects (`tests/inference/test_link_scores.py` enumerates them).
 
 Per-device values (a cohort, a seed or positions) must be equal in both windows, and add the log of their number. Habits
 are ignored: every user is assumed to pick objects as an average user does, so that devices that draw every report

@@ -9,10 +9,10 @@ from cases.synthetic import SEED
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
-from poolscope.inference import link_evidence
+from poolscope.inference import link_e_values
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.link_evidence import WindowPairs, join_windows, pairs_with_evidence, select_links
-from poolscope.inference.linkage import link_scores, log_ratios, mean_popularity
+from poolscope.inference.link_e_values import WindowPairs, join_windows, pairs_with_evidence, select_links
+from poolscope.inference.link_scores import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
@@ -62,7 +62,7 @@ def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
 
 @pytest.mark.parametrize("kind", ["l-grr", "l-sue"])
 def test_with_noise_it_is_the_mean_ratio(kind):
-    """Which is one in the mean over reports of two devices, as ratios are exact (`test_linkage`)."""
+    """Which is one in the mean over reports of two devices, as ratios are exact (`test_link_scores`)."""
     device = device_of(make(kind, CROWD.size, {"epsilon": 3.0}))
     traces = np.random.default_rng(SEED).integers(CROWD.size, size=(3, 4))
     reports, sizes = reports_of(device, traces, user_keys(SEED, np.arange(3))), np.array([4, 4, 4])
@@ -147,11 +147,11 @@ def test_links_add_up_unless_two_names_are_used_at_once():
 def test_too_many_pairs_are_refused(monkeypatch):
     device = device_of(make("grr", CROWD.size, {"epsilon": 8.0}), memoize=True)
     reports = reports_of(device, np.zeros((30, 4), dtype=np.int64), user_keys(SEED, np.arange(30)))
-    monkeypatch.setattr(link_evidence, "MAX_PAIRS", 100)
+    monkeypatch.setattr(link_e_values, "MAX_PAIRS", 100)
     rule = "must have at most 100 responses that two pseudonyms have in common, got .*; take some of the users"
     with pytest.raises(InputError, match=rule):
         pairs_with_evidence(device, reports, np.full(30, 4), KNOWN, 0.0)
     noisy = device_of(make("l-grr", CROWD.size, {"epsilon": 3.0}))
-    monkeypatch.setattr(link_evidence, "MAX_REPORTS", 100)
+    monkeypatch.setattr(link_e_values, "MAX_REPORTS", 100)
     with pytest.raises(InputError, match="must have at most 100 noisy reports of memoized responses"):
         pairs_with_evidence(noisy, reports, np.full(30, 4), KNOWN, 0.0)

@@ -1,6 +1,6 @@
 r"""E-values that two windows of reports come from one device, and the links between windows that follow.
 
-A score that ranks pairs of windows (`linkage`) does not bound the number of wrong links. An *e-value* does: its mean
+A score that ranks pairs of windows (`link_scores`) does not bound the number of wrong links. An *e-value* does: its mean
 over windows of two devices is at most one, so that it reaches t with probability at most 1/t. It is valid for any
 dependence between what users pick.
 
@@ -14,7 +14,7 @@ A, at odds :math:`\rho_y = \max_s \Pr[y | s]`, gives the e-value
 with the last product over the n slots with the largest R. The mean over several :math:`\beta` is an e-value too. It
 needs no popularity.
 
-**Noisy reports.** The e-value is the mean of kappa (`linkage`) over all pairs of one report of each window. Each kappa
+**Noisy reports.** The e-value is the mean of kappa (`link_scores`) over all pairs of one report of each window. Each kappa
 has mean one over pairs of two devices, whatever the dependence within a window, under the adversary's popularity and
 priors.
 
@@ -45,7 +45,7 @@ from poolscope.core.arrays import Floats, Integers, positions
 from poolscope.core.errors import InputError
 from poolscope.devices.protocols import IdenticalReports, MemoizingDevice
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.linkage import log_ratios, mean_popularity
+from poolscope.inference.link_scores import log_ratios, mean_popularity
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 
 #: Largest number of pairs of windows with a common response, and of noisy reports that are compared.
