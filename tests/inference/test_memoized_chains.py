@@ -15,8 +15,8 @@ from poolscope.core.randomness import user_keys
 from poolscope.devices.protocols import IdenticalReports, NoisyBits, NoisyValues, ReportLikelihood
 from poolscope.inference.memoized import chains, response_map_samplers
 from poolscope.inference.memoized.chains import N_CHAINS, belief_of, estimate_by_chains, init_chains, memoized_posterior
-from poolscope.inference.memoized.state import items_of, slots_of
 from poolscope.inference.memoized.response_map_samplers import tempered_posterior
+from poolscope.inference.memoized.state import items_of, slots_of
 from poolscope.inference.memoized.tables import tables_of
 from poolscope.population.behavior import Behavior
 

@@ -1,7 +1,7 @@
 r"""E-values that two windows of reports come from one device, and the links between windows that follow.
 
-A score that ranks pairs of windows (`link_scores`) does not bound the number of wrong links. An *e-value* does: its mean
-over windows of two devices is at most one, so that it reaches t with probability at most 1/t. It is valid for any
+A score that ranks pairs of windows (`link_scores`) does not bound the number of wrong links. An *e-value* does: its
+mean over windows of two devices is at most one, so that it reaches t with probability at most 1/t. It is valid for any
 dependence between what users pick.
 
 **Identical reports.** Let A be the responses of one window. In the other window, each of the at most n slots that were
@@ -14,9 +14,9 @@ A, at odds :math:`\rho_y = \max_s \Pr[y | s]`, gives the e-value
 with the last product over the n slots with the largest R. The mean over several :math:`\beta` is an e-value too. It
 needs no popularity.
 
-**Noisy reports.** The e-value is the mean of kappa (`link_scores`) over all pairs of one report of each window. Each kappa
-has mean one over pairs of two devices, whatever the dependence within a window, under the adversary's popularity and
-priors.
+**Noisy reports.** The e-value is the mean of kappa (`link_scores`) over all pairs of one report of each window. Each
+kappa has mean one over pairs of two devices, whatever the dependence within a window, under the adversary's popularity
+and priors.
 
 Per-device values multiply the e-value by the number of their values, and make it 0 where they differ.
 

@@ -14,8 +14,8 @@ number of groups.
 
 `occupancy_scores` is an approximation for any number of groups (`occupancy`).
 
-**Shared responses and noisy reports.** `tables` and `response_map_samplers` handle responses that slots share, and `chains`
-handles noisy bit vectors.
+**Shared responses and noisy reports.** `tables` and `response_map_samplers` handle responses that slots share, and
+`chains` handles noisy bit vectors.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 There are two rounds of tasks, on any executor. The first reduces each report to the popularity masses of its support,
 chunk by chunk; where an adversary knows that devices memoize, the report itself is stored too. The second gathers one
-partition of users at a time (`partitioning`), computes posteriors (`scoring`), and writes the partition's part of the table.
-Partitions, and the users within, are ordered by the hash of the user's name: the table does not depend on the number of
-partitions. No process holds all users. Where an adversary estimates the popularity from the reports, they are counted
-before.
+partition of users at a time (`partitioning`), computes posteriors (`scoring`), and writes the partition's part of the
+table. Partitions, and the users within, are ordered by the hash of the user's name: the table does not depend on the
+number of partitions. No process holds all users. Where an adversary estimates the popularity from the reports, they are
+counted before.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack import partitioning
 from poolscope.workflows.attack.linking import Joined, check_link_fdr, join_pseudonyms, linking_warning, with_devices
-from poolscope.workflows.attack.scoring import Scorer, prepared, run_tasks
 from poolscope.workflows.attack.partitioning import Chunk, Partition, ReportReader
+from poolscope.workflows.attack.scoring import Scorer, prepared, run_tasks
 from poolscope.workflows.attack.summary import (
     Evaluation,
     Guessed,

@@ -24,8 +24,8 @@ from poolscope.mechanisms.protocols import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.linking import check_link_fdr, join_pseudonyms, linking_warning, with_devices
-from poolscope.workflows.attack.scoring import Scorer, prepared
 from poolscope.workflows.attack.partitioning import check_reports, max_reports_of_user
+from poolscope.workflows.attack.scoring import Scorer, prepared
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,7 @@ from poolscope.metrics.text import unit_of, users_in_words
 from poolscope.population.behavior import NONE
 from poolscope.scenario.build import build_game, with_overrides
 from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.audit.figure_data import HELD
 from poolscope.workflows.audit.run_folder import (
     Keeper,
     Manifest,
@@ -49,7 +50,6 @@ from poolscope.workflows.audit.run_folder import (
     input_files,
     read_manifest,
 )
-from poolscope.workflows.audit.figure_data import HELD
 
 FINISHED, CONTINUE = "finished blocks are saved", "continue with `resume`"
 
