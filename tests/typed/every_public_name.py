@@ -256,10 +256,10 @@ def numbers(game: ps.Game, outcomes: pl.DataFrame) -> None:
     ]
     shares: list[float] = [
         ps.metrics.ece_null_p95(rows, seed=1),
-        ps.metrics.success_bound(epsilon=1.0, n=2, best=1 / 3),
+        ps.metrics.success_bound(epsilon=1.0, n=2, prior_success=1 / 3),
         ps.metrics.shuffle_epsilon(4.0, devices=100_000, delta=1e-6),
-        ps.metrics.shuffled_epsilon_in_closed_form(1.0, devices=10_000, delta=1e-6),
-        ps.metrics.shuffled_epsilon_of(game.mechanism, devices=100_000, delta=1e-6),
+        ps.metrics.shuffle_epsilon_closed_form(1.0, devices=10_000, delta=1e-6),
+        ps.metrics.shuffle_epsilon_of_mechanism(game.mechanism, devices=100_000, delta=1e-6),
         float(ps.metrics.successes(rows).mean()),
     ]
     pools: list[ps.metrics.PoolRecord] = ps.metrics.per_pool(rows, 10)

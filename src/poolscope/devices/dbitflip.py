@@ -109,7 +109,7 @@ class DBitFlip(ScoreOracle, Likelihood):
         return self.epsilon
 
     @property
-    def memoized_responses(self) -> int:
+    def max_memoized_responses(self) -> int:
         r"""Number of responses with different distributions: one for each bucket of J, and one for all other buckets.
 
         A bucket outside J sets none of the d bits, so that the responses of two such buckets have one distribution and

@@ -93,7 +93,7 @@ class Longitudinal(Sized):
 
     @property
     @abstractmethod
-    def memoized_responses(self) -> int:
+    def max_memoized_responses(self) -> int:
         """Largest number of responses that a device memoizes."""
 
     @property
@@ -138,7 +138,7 @@ class TwoRoundResponse(Longitudinal):
         return response_twice(self.permanent_epsilon, self.instantaneous_epsilon, self.values)
 
     @property
-    def memoized_responses(self) -> int:
+    def max_memoized_responses(self) -> int:
         return self.values
 
     @property
@@ -213,7 +213,7 @@ class TwoRoundUnary(Longitudinal, Unary):
         return math.log(p / (1.0 - p)) - math.log(q / (1.0 - q)) if q and p < 1.0 else math.inf
 
     @property
-    def memoized_responses(self) -> int:
+    def max_memoized_responses(self) -> int:
         return self.universe
 
     @property

@@ -159,7 +159,7 @@ class Game:
                 return belief
         return beliefs[-1] if beliefs else Behavior()
 
-    def prior_guess(self, adversary: str) -> float | None:
+    def prior_success(self, adversary: str) -> float | None:
         """Return how often the best guess without reports is right; None for recorded users and for other pools."""
         own = next((a.universe for a in self.adversaries if a.name == adversary), self.universe)
         if self.recorded is not None or not np.array_equal(own.pool_of, self.universe.pool_of):

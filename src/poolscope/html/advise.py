@@ -17,7 +17,7 @@ from poolscope.figures.advise import pictures
 from poolscope.html.glossary import ADVICE, explained
 from poolscope.html.render import origin, placed, render
 from poolscope.html.tables import Column, interval, share, table
-from poolscope.metrics.intervals import Estimate, exactly
+from poolscope.metrics.intervals import Estimate, known_value
 from poolscope.metrics.pools import PoolRecord
 from poolscope.workflows.advise.advise import DELTA
 from poolscope.workflows.advise.records import Advice, Finding
@@ -231,7 +231,7 @@ def _exposed_tile(advice: Advice, what: str) -> dict[str, str]:
 
 
 def _row(finding: Finding) -> MechanismRow:
-    unknown, at = exactly(float("nan")), finding.at_epsilon_min
+    unknown, at = known_value(float("nan")), finding.at_epsilon_min
     return MechanismRow(
         mechanism=finding.mechanism,
         feasible=finding.feasible,

@@ -16,7 +16,7 @@ from poolscope.game.columns import CORRECT
 from poolscope.game.game import Game
 from poolscope.inference.thresholds import at_levels
 from poolscope.mechanisms.protocols import FrequencyOracle, require_frequency_oracle, with_epsilon
-from poolscope.metrics.intervals import Estimate, clusters_of, exactly, share_of, share_of_users
+from poolscope.metrics.intervals import Estimate, clusters_of, known_value, share_of, share_of_users
 from poolscope.metrics.precision import successes
 from poolscope.metrics.records import TOPS, Record
 from poolscope.population.behavior import own_popularity
@@ -107,7 +107,7 @@ def divergence(played: Played, *, adversary: str, sigma: str) -> Estimate:
 def entropy(*, size: str, exponent: float) -> Estimate:
     """Entropy within a pool of this size under Zipf's law, in bits."""
     universe = Universe.sized(2 * int(size), {"one": int(size), "other": int(size)})
-    return exactly(float(pool_entropy(universe, zipf(universe, exponent))[0]))
+    return known_value(float(pool_entropy(universe, zipf(universe, exponent))[0]))
 
 
 def utility(

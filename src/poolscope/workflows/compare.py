@@ -41,9 +41,9 @@ from poolscope.mechanisms.protocols import Mechanism
 from poolscope.metrics.bounds import (
     CumulativeEpsilon,
     composition_bound,
+    describe_epsilons,
     devices_in_words,
     epsilon_of,
-    of_each_in_words,
 )
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import log_odds_gain
@@ -62,7 +62,7 @@ from poolscope.metrics.models import (
     result,
 )
 from poolscope.metrics.provenance import Provenance, combined, files_checksum, provenance_of
-from poolscope.metrics.records import Counted, Record, counted_columns, record_of
+from poolscope.metrics.records import AttackCounts, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
 from poolscope.reports.utility import measure_utility
@@ -276,7 +276,7 @@ def compare(
         results=Records(mark_pareto_optimal([record for record in results if isinstance(record, Configuration)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(dict.fromkeys(epsilon for of_one in epsilons_by_name.values() for epsilon in of_one)),
-        devices=(*of_each_in_words(epsilons_by_name, game.policy), users_in_words(game), *device_texts),
+        devices=(*describe_epsilons(epsilons_by_name, game.policy), users_in_words(game), *device_texts),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
         provenance=provenance_of(
@@ -393,7 +393,7 @@ def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
     rows = rows.sort("user")
     name, n = str(rows["adversary"][0]), game.horizon
     adversary = next((a for a in game.adversaries if a.name == name), None)
-    counted = Counted.of(rows, n)
+    counted = AttackCounts.of(rows, n)
     return Leak(
         **vars(record_of(rows, counted, name, n, game, seed, game.threshold)),
         reports_to_50pct=counted.reports_until(0.5),

@@ -20,7 +20,7 @@ from poolscope.core.randomness import curator_key
 from poolscope.game.game import Game
 from poolscope.metrics.bounds import epsilon_of, memoized_by
 from poolscope.metrics.provenance import combined, provenance_of
-from poolscope.metrics.shuffling import shuffled_epsilon_of
+from poolscope.metrics.shuffling import shuffle_epsilon_of_mechanism
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import Scenario
@@ -243,7 +243,7 @@ def recommendation_of(
         empirical_errors=None if measured is None else Errors(rmse=float(np.sqrt(measured.mse)), mae=measured.mae),
         shuffle_epsilon=None
         if question.devices is None
-        else shuffled_epsilon_of(game.mechanism, question.devices, DELTA),
+        else shuffle_epsilon_of_mechanism(game.mechanism, question.devices, DELTA),
         shuffle_epsilon_total=_shuffled_total(game, question.devices),
         by_pool=verified.by_pool,
         attempts=attempts,
@@ -255,7 +255,7 @@ def _shuffled_total(game: Game, devices: int | None) -> float | None:
     cap = game.policy.cap
     if devices is None or cap is None or memoized_by(game.device) is not None:
         return None
-    return shuffled_epsilon_of(game.mechanism, devices, DELTA, rounds=cap)
+    return shuffle_epsilon_of_mechanism(game.mechanism, devices, DELTA, rounds=cap)
 
 
 def recommended_scenario(scenario: Scenario, choice: Deployment, question: Question) -> Scenario:

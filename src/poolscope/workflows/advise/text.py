@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.game.game import Game
-from poolscope.metrics.bounds import in_days, in_words
+from poolscope.metrics.bounds import describe_epsilon, in_days
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.metrics.text import users_in_words
 from poolscope.scenario.build import build_policy
@@ -80,7 +80,7 @@ def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -
 
 def spent_in_words(found: Recommendation, recommended: Scenario) -> str:
     """Return the cumulative epsilon of the deployment; of memoized responses, the longitudinal one."""
-    return f"{found.mechanism}, {in_words([found.cumulative_epsilon], build_policy(recommended))}"
+    return f"{found.mechanism}, {describe_epsilon([found.cumulative_epsilon], build_policy(recommended))}"
 
 
 def relaxations_of(findings: Sequence[Finding], question: Question, scenario: Scenario) -> Iterator[str]:

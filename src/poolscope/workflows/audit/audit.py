@@ -29,12 +29,12 @@ from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import AttackKey, AttackRows, OutcomeFiles, attack_rows, needed
 from poolscope.inference.thresholds import DEFAULT_THRESHOLD
-from poolscope.metrics.bounds import devices_in_words, epsilon_of, in_words
+from poolscope.metrics.bounds import describe_epsilon, devices_in_words, epsilon_of
 from poolscope.metrics.linkability import linkability
 from poolscope.metrics.models import as_text
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.provenance import files_checksum, provenance_of
-from poolscope.metrics.records import Counted, Record, counted_columns, record_of
+from poolscope.metrics.records import AttackCounts, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import unit_of, users_in_words
 from poolscope.population.behavior import NONE
@@ -191,13 +191,13 @@ def records_of(
     )
     pools = {a.name: a.universe.pool_names for a in game.adversaries}
 
-    def reduced(attack: AttackKey, rows: pl.DataFrame) -> tuple[Counted, AttackRows, pl.DataFrame]:
-        return Counted.of(rows, attack[1]), attack_rows(rows, held), pool_sums(rows, attack[1], own[0])
+    def reduced(attack: AttackKey, rows: pl.DataFrame) -> tuple[AttackCounts, AttackRows, pl.DataFrame]:
+        return AttackCounts.of(rows, attack[1]), attack_rows(rows, held), pool_sums(rows, attack[1], own[0])
 
     def summarize_attack(
-        attack: AttackKey, found: list[tuple[Counted, AttackRows, pl.DataFrame]]
+        attack: AttackKey, found: list[tuple[AttackCounts, AttackRows, pl.DataFrame]]
     ) -> tuple[Record, list[PoolRecord]]:
-        counted = Counted()
+        counted = AttackCounts()
         for part, _, _ in found:
             counted += part
         rows = outcomes.joined(attack, held, [part for _, part, _ in found])
@@ -229,7 +229,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         reports_per_day=game.policy.reports_per_day,
         epsilon=epsilon_of(game),
         devices=[
-            f"{scenario.mechanism.kind}, {in_words([epsilon_of(game)], game.policy)}",
+            f"{scenario.mechanism.kind}, {describe_epsilon([epsilon_of(game)], game.policy)}",
             users_in_words(game),
             *devices_in_words(game),
         ],

@@ -41,7 +41,7 @@ from poolscope.workflows.check.sampling import (
     BitColumn,
     ColumnFeature,
     bit_column,
-    exactly,
+    bit_identical,
     fingerprints,
 )
 
@@ -179,7 +179,7 @@ def _column_events(
         yield from _value_events(
             ColumnFeature(column=name), samples, declared is not None and declared.kind == "object"
         )
-        if len(np.unique(exactly(np.concatenate(samples)))) > MAX_VALUES and len(pairs):
+        if len(np.unique(bit_identical(np.concatenate(samples)))) > MAX_VALUES and len(pairs):
             yield from learn_sent_before([{name: sample} for sample in samples], objects, name)
 
 
@@ -188,7 +188,7 @@ def _value_events(
 ) -> Iterator[EventFamily]:
     """Yield each value where there are few, else repeated values and thresholds."""
     pooled = np.concatenate(samples)
-    _, first, counts = np.unique(exactly(pooled), return_index=True, return_counts=True)
+    _, first, counts = np.unique(bit_identical(pooled), return_index=True, return_counts=True)
     values = pooled[first]
     if len(values) <= MAX_VALUES:
         yield ValueEvents(feature=feature, values=values, objects=objects)

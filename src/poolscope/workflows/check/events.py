@@ -27,7 +27,7 @@ from poolscope.workflows.check.distribution import (
 from poolscope.workflows.check.sampling import (
     BitColumn,
     ColumnFeature,
-    exactly,
+    bit_identical,
     fingerprints,
 )
 
@@ -117,7 +117,7 @@ class ValueEvents:
         return len(self.values)
 
     def holds(self, seen: ReportSample) -> Mask:
-        satisfied: Mask = exactly(self.feature.of(seen.reports))[:, None] == exactly(self.values)
+        satisfied: Mask = bit_identical(self.feature.of(seen.reports))[:, None] == bit_identical(self.values)
         return satisfied
 
     def only(self, event: int) -> Self:
