@@ -75,7 +75,7 @@ class WindowPairs(NamedTuple):
         return WindowPairs(self.first[which], self.second[which], self.log_e_value[which])
 
 
-def pairs_with_evidence(
+def pairs_above_e_value(
     device: MemoizingDevice, reports: Reports, sizes: Integers, adversary: Adversary, minimum: float
 ) -> WindowPairs:
     """Return the pairs of windows with a log e-value of at least `minimum`, ordered by windows.
@@ -133,7 +133,7 @@ def _by_responses(device: MemoizingDevice, reports: Reports, sizes: Integers) ->
     for one in np.flatnonzero(np.diff(pairs.indptr)):
         others = pairs.indices[pairs.indptr[one] : pairs.indptr[one + 1]].astype(np.int64)
         own = has.indices[has.indptr[one] : has.indptr[one + 1]]
-        won, spent = bets(device, {name: column[first[own]] for name, column in reports.items()})
+        won, spent = log_bet_factors(device, {name: column[first[own]] for name, column in reports.items()})
         known = np.zeros((len(first), len(LOG_BETS)))
         known[own] = won
         worth = has[others] @ known - spent[np.minimum(sizes[others], len(spent)) - 1]
@@ -141,7 +141,7 @@ def _by_responses(device: MemoizingDevice, reports: Reports, sizes: Integers) ->
     return _concatenated(found)
 
 
-def bets(device: MemoizingDevice, responses: Reports) -> tuple[Floats, Floats]:
+def log_bet_factors(device: MemoizingDevice, responses: Reports) -> tuple[Floats, Floats]:
     """Return the log factors of bets on these responses, all distinct.
 
     Returns
@@ -197,10 +197,10 @@ class LinkedDevices(NamedTuple):
     refused: NDArray[np.bool_]
 
 
-def select_links(pairs: WindowPairs, windows: int, rate: float) -> WindowPairs:
-    """Return the pairs selected at a false discovery rate of `rate` (e-BH), among all pairs of windows."""
+def select_links(pairs: WindowPairs, windows: int, fdr: float) -> WindowPairs:
+    """Return the pairs selected at a false discovery rate of `fdr` (e-BH), among all pairs of windows."""
     order = np.argsort(-pairs.log_e_value, kind="stable")
-    needed = math.log(windows * (windows - 1) / 2.0 / rate) - np.log(np.arange(1, len(order) + 1))
+    needed = math.log(windows * (windows - 1) / 2.0 / fdr) - np.log(np.arange(1, len(order) + 1))
     enough = np.flatnonzero(pairs.log_e_value[order] >= needed)
     return pairs.some(np.sort(order[: enough[-1] + 1]) if len(enough) else order[:0])
 

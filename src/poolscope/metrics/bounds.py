@@ -114,7 +114,7 @@ def epsilon_of(game: Game) -> CumulativeEpsilon:
 
 def composition_bound(game: Game) -> float:
     """Return the total epsilon of a user's linked reports, or of the memoized responses that they can come from."""
-    reports, memoized = int(game.policy.linked(game.horizon)[0].max()), memoized_by(game.device)
+    reports, memoized = int(game.policy.linkable_count_distribution(game.horizon)[0].max()), memoized_by(game.device)
     return reports * float(game.mechanism.epsilon) if memoized is None else memoized.spent(reports)
 
 

@@ -358,7 +358,9 @@ def record_of(
         precision=precision,
         # where no prior is stated, the best that anyone can know of these users is how many prefer each pool
         success_bound=mean_success_bound(
-            game.epsilon(adversary), *game.policy.linked(n), most / users if known is None else known
+            game.epsilon(adversary),
+            *game.policy.linkable_count_distribution(n),
+            most / users if known is None else known,
         ),
         bayes_risk_ratio=security_of(precision, prior, together),
         bayes_security=counted.min_security(k, seed),

@@ -54,7 +54,7 @@ class Played:
     def behaviors(self, adversary: str, n: int) -> pl.DataFrame:
         """Return the behavior of the users of an attack, and whether each guess is correct."""
         outcomes = self.run.outcomes
-        return outcomes.of((adversary, n), outcomes.grouped(("gamma", "delta", CORRECT)))
+        return outcomes.of((adversary, n), outcomes.with_estimate_column(("gamma", "delta", CORRECT)))
 
 
 def auc_pn(played: Played, *, adversary: str, n: int) -> Estimate:

@@ -325,7 +325,7 @@ def _outcomes(
         outcomes = OutcomeFiles(tuple(parts))
         digests[str(len(digests))] = files_checksum(outcomes)
         for name in game.pool_counts:
-            columns = outcomes.extended((*OUTCOMES, *counted_columns(game.threshold)))
+            columns = outcomes.with_mcse_columns((*OUTCOMES, *counted_columns(game.threshold)))
             yield name, pl.concat(outcomes.parts((name, game.horizon), columns))
 
 

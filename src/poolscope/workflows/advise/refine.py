@@ -333,7 +333,7 @@ def play_choice(proposal: Proposal, simulator: Simulator, seed: int) -> Verified
     *_, record = summarize(outcomes, game, seed, question.threshold)
     adversary = game.adversaries[0]
     at_cap = pool_sums(select(outcomes, adversary.name, game.horizon), game.horizon, EXPOSED_AT_THRESHOLD)
-    names = (*adversary.universe.pool_names, *([NONE] if game.none else []))
+    names = (*adversary.universe.pool_names, *([NONE] if game.allows_no_pool else []))
     return Verified(
         choice=choice,
         limit=proposal.limit,

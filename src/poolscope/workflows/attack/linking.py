@@ -19,7 +19,7 @@ from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, open_table, writing
 from poolscope.devices.protocols import memoizes
-from poolscope.inference.link_e_values import join_windows, pairs_with_evidence, select_links
+from poolscope.inference.link_e_values import join_windows, pairs_above_e_value, select_links
 from poolscope.inference.link_scores import link_scores
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER, row_bytes
@@ -118,7 +118,7 @@ def join_pseudonyms(ready: PreparedAttack, rate: float, path: Path, scenario: Sc
         reports = {name: np.concatenate([part[name] for part in sent])[order] for name in sent[0]}
         scorer.check(names, sizes, reports)
         adversary = scorer.adversaries[scorer.grouping[0]]
-        pairs = pairs_with_evidence(scorer.device, reports, sizes, adversary, -math.log(rate))
+        pairs = pairs_above_e_value(scorer.device, reports, sizes, adversary, -math.log(rate))
     made = join_windows(select_links(pairs, len(names), rate), order[ends - sizes], order[ends - 1])
     evidence = np.full(len(names), np.nan)
     for side in (made.links.first, made.links.second):

@@ -17,9 +17,9 @@ from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, writing
 from poolscope.devices.protocols import Device, IdenticalReports, memoizes
-from poolscope.inference.adversary import posterior_block, report_likelihoods, views
+from poolscope.inference.adversary import posterior_block, report_likelihoods, stacked_pool_weights
 from poolscope.inference.attack import posterior
-from poolscope.inference.independent import believed
+from poolscope.inference.independent import posterior_or_prior
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
 from poolscope.scenario.scenario import Scenario
@@ -102,7 +102,7 @@ def attack_user(
     count, scorer = report_count(sent), ready.scorer
     with located(file=path):
         scorer.check(pl.Series([user]), np.array([count]), sent)
-    view, columns = views(scorer.adversaries)
+    view, columns = stacked_pool_weights(scorer.adversaries)
     mass = masses(scorer.mechanism, sent, view, engine)
     table = pl.concat([_adversary_rows(scorer, index, sent, mass[:, these]) for index, these in enumerate(columns)])
     if target is not None:
@@ -121,7 +121,7 @@ def _adversary_rows(scorer: Scorer, index: int, reports: Reports, mass: Floats) 
         found = posterior(scorer.device, reports, adversary)
     else:
         found = posterior_block(scorer.mechanism, adversary, mass[None], np.array([count]))[0]
-    kinds = {"mass": own, "log_bayes_factor": log_bayes_factor, "posterior": believed(found[1:], adversary)}
+    kinds = {"mass": own, "log_bayes_factor": log_bayes_factor, "posterior": posterior_or_prior(found[1:], adversary)}
     names = adversary.hypotheses
     columns = [
         pl.Series(f"{kind}.{name}", values[:, names.index(name)])

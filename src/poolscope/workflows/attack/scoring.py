@@ -31,9 +31,9 @@ from poolscope.core.randomness import user_keys
 from poolscope.core.tables import Source, open_table
 from poolscope.devices.protocols import Device, memoizes
 from poolscope.game.columns import CONFIDENCE_MCSE, exposed_columns
-from poolscope.inference.adversary import Adversary, posterior_block, views
+from poolscope.inference.adversary import Adversary, posterior_block, stacked_pool_weights
 from poolscope.inference.independent import CHUNK, Decision, decide
-from poolscope.inference.memoized.attack import grouped_posterior
+from poolscope.inference.memoized.attack import memoized_posterior_by_user
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
 from poolscope.population.universe import Universe, read_pools
 from poolscope.reports.checks import AssumedPopularity, ReportChecks
@@ -104,7 +104,7 @@ class Scorer:
     @cached_property
     def view(self) -> tuple[PoolWeights, list[slice]]:
         """The pool weights of these adversaries, and the columns of each."""
-        return views([self.adversaries[index] for index in self.single])
+        return stacked_pool_weights([self.adversaries[index] for index in self.single])
 
     def features(self, reports: Reports, engine: Engine) -> Reports:
         """Return the features of each report: its masses, and the report itself where reports are grouped."""
@@ -161,8 +161,8 @@ class Scorer:
         def store(users: Integers, a: int, found: Decision) -> None:
             posterior[a][users], first[users, a] = found.posterior, found.exposed[0]
             guess[users, a], confidence[users, a] = found.guess, found.confidence
-            if found.error is not None:
-                error[users, a] = found.error
+            if found.mcse is not None:
+                error[users, a] = found.mcse
 
         def score_independent(users: Integers) -> None:
             table, rows = _padded(features[MASS], starts[users], lengths[users]), used[users]
@@ -178,7 +178,7 @@ class Scorer:
             users, counts = np.array([user]), np.append(0, used[user])
             asked = np.arange(1, len(counts))[None]
             for a in self.grouping:
-                found = grouped_posterior(self.device, reports, self.adversaries[a], None, counts.tolist())
+                found = memoized_posterior_by_user(self.device, reports, self.adversaries[a], None, counts.tolist())
                 decision = decide(self.adversaries[a], *found, asked, used[users], keys[users], thresholds)
                 # exposure is known at the counts only
                 dates = np.where(decision.exposed < 0, -1, counts[decision.exposed])

@@ -183,7 +183,10 @@ def records_of(
     outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold: float | None
 ) -> Iterator[tuple[Record, list[PoolRecord]]]:
     """Yield the record of each attack, and those of the users of each preferred pool."""
-    held, counting = outcomes.extended(HELD), outcomes.extended((*counted_columns(threshold), "posterior_true"))
+    held, counting = (
+        outcomes.with_mcse_columns(HELD),
+        outcomes.with_mcse_columns((*counted_columns(threshold), "posterior_true")),
+    )
     own = (
         (EXPOSED[DEFAULT_THRESHOLD], DEFAULT_THRESHOLD)
         if game.threshold is None
@@ -201,7 +204,7 @@ def records_of(
         for part, _, _ in found:
             counted += part
         rows = outcomes.joined(attack, held, [part for _, part, _ in found])
-        names = (*pools.get(attack[0], game.universe.pool_names), *([NONE] if game.none else []))
+        names = (*pools.get(attack[0], game.universe.pool_names), *([NONE] if game.allows_no_pool else []))
         by_pool = pool_records([sums for _, _, sums in found], *attack, names, own[1])
         return record_of(rows, counted, *attack, game, manifest.seed, threshold), by_pool
 
