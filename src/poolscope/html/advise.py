@@ -24,14 +24,14 @@ from poolscope.workflows.advise.records import Advice, Finding
 from poolscope.workflows.advise.search import NO, UNDECIDED, YES, verdict
 from poolscope.workflows.advise.text import (
     NO_BETTER,
-    asked,
     best_in_all,
     digits,
     events,
+    format_total_epsilon,
     number,
+    question_text,
     share_or_count,
     spent_in_words,
-    total,
 )
 
 HEAVY = (
@@ -131,7 +131,7 @@ def page_of(advice: Advice) -> str:
         "advice.html.j2",
         title=advice.scenario.title.strip() or advice.scenario.name,
         words=_lead(advice),
-        question=asked(advice.question, advice.scenario),
+        question=question_text(advice.question, advice.scenario),
         answer=answer(advice),
         facts=list(_facts(advice)),
         tiles=_tiles(advice),
@@ -253,7 +253,7 @@ def _alternatives(advice: Advice) -> dict[str, Any]:
         (
             Column("mechanism", "", "Mechanism", str),
             Column("epsilon", "ε", "per report", number),
-            Column("total_epsilon", "ε", "in total", total),
+            Column("total_epsilon", "ε", "in total", format_total_epsilon),
             Column("exposed", by, "exposed, % of users", share),
             Column("cap", by, "max cap", _count(advice.horizon)),
             Column("rmse", "", "RMSE", fact),

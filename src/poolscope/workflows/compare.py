@@ -85,7 +85,7 @@ FILE = "comparison.json"
 
 
 @result
-class Leak(Record):
+class LeakageRecord(Record):
     """What one adversary learns: an audit's record, and what only a comparison tells.
 
     Parameters
@@ -99,7 +99,7 @@ class Leak(Record):
 
 
 @result
-class Configuration(Leak):
+class Configuration(LeakageRecord):
     """What one adversary learns under one choice of mechanism and epsilon, and how well that choice serves.
 
     Parameters
@@ -171,7 +171,7 @@ class Comparison(Result):
     epsilons: tuple[CumulativeEpsilon, ...]
     devices: tuple[str, ...]
     adversaries: Mapping[str, str]
-    non_private: Leak | None
+    non_private: LeakageRecord | None
     results: Annotated[Records[Configuration], Field(min_length=1)]
     seconds: Seconds
     provenance: Provenance | None = None
@@ -245,7 +245,7 @@ def compare(
     scenario = with_overrides(scenario, observations=observations, threshold=threshold)
     # build all mechanisms before the first game: a missing parameter is reported at once
     choices = list(compared_mechanisms(scenario, mechanisms, epsilons))
-    results: list[Leak] = []
+    results: list[LeakageRecord] = []
     epsilons_by_name: dict[str, list[CumulativeEpsilon]] = {}
     device_texts: dict[str, None] = {}
     digests: dict[str, str] = {}
@@ -298,7 +298,7 @@ def _play(
     scratch_parent: Path,
     tick: Tick,
     digests: dict[str, str],
-) -> Iterator[Leak]:
+) -> Iterator[LeakageRecord]:
     """Yield the record of each adversary for one mechanism and epsilon; the non-private one depends on neither.
 
     The checksum of its outcomes joins the digests.
@@ -306,7 +306,7 @@ def _play(
     epsilon = float(game.mechanism.epsilon)
     utility = _utility(game, estimate_from, seed, engine)
     for name, outcomes in _outcomes(game, users, seed, engine, scratch_parent, tick, digests):
-        leak = attacked(outcomes, game, seed)
+        leak = leakage_record_of(outcomes, game, seed)
         if name == NON_PRIVATE:
             yield leak
             continue
@@ -388,13 +388,13 @@ def true_frequencies(game: Game) -> Floats:
     return np.bincount(game.recorded.traces.ravel(), minlength=game.universe.size).astype(np.float64)
 
 
-def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
+def leakage_record_of(rows: pl.DataFrame, game: Game, seed: int) -> LeakageRecord:
     """Summarize the outcomes of one adversary: precision, exposure and leakage, each with its interval."""
     rows = rows.sort("user")
     name, n = str(rows["adversary"][0]), game.horizon
     adversary = next((a for a in game.adversaries if a.name == name), None)
     counted = AttackCounts.of(rows, n)
-    return Leak(
+    return LeakageRecord(
         **vars(record_of(rows, counted, name, n, game, seed, game.threshold)),
         reports_to_50pct=counted.reports_until(0.5),
         log_odds_gain_p99=log_odds_gain(rows, _prior(adversary, game)),

@@ -32,7 +32,7 @@ LIMITS = {
 }
 
 
-def asked(question: Question, scenario: Scenario) -> str:
+def question_text(question: Question, scenario: Scenario) -> str:
     """Return the question."""
     text = (
         f"Which mechanism, ε and cap expose at most {share(question.max_exposed)} of users by "
@@ -52,7 +52,7 @@ def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -
     unit, by, total_epsilon = events(scenario), min(question.horizon, found.cap), found.cumulative_epsilon.total
     deployment = f"{found.mechanism}, ε = {found.epsilon:g} per report, cap of {found.cap:,} {unit}"
     if total_epsilon is not None and math.isfinite(total_epsilon):
-        deployment += f", total ε ≤ {total(total_epsilon)}"
+        deployment += f", total ε ≤ {format_total_epsilon(total_epsilon)}"
     exposure = (
         f"{_of_users(found.exposed, found.users)} of users exposed by {by:,} {unit} (target: at most "
         f"{share(question.max_exposed)}; {found.users:,} held-out users)"
@@ -272,10 +272,10 @@ def price_of(alternatives: Sequence[Alternative], question: Question) -> str | N
     own, lowest, *_ = alternatives
     if lowest.mechanism == own.mechanism:
         return None
-    less = f"{number(lowest.epsilon)} and {total(lowest.total_epsilon)}"
+    less = f"{number(lowest.epsilon)} and {format_total_epsilon(lowest.total_epsilon)}"
     return (
-        f"Its ε is not the lowest: {number(own.epsilon)} per report and {total(own.total_epsilon)} in total by "
-        f"{question.horizon:,}, where {lowest.mechanism} needs {less}."
+        f"Its ε is not the lowest: {number(own.epsilon)} per report and {format_total_epsilon(own.total_epsilon)} in "
+        f"total by {question.horizon:,}, where {lowest.mechanism} needs {less}."
     )
 
 
@@ -337,7 +337,7 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def total(epsilon: float) -> str:
+def format_total_epsilon(epsilon: float) -> str:
     """Format a total epsilon with all digits before the point."""
     return f"{epsilon:,.0f}" if epsilon >= 100 else number(epsilon)
 

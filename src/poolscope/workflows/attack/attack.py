@@ -36,12 +36,18 @@ from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack import partitioning
-from poolscope.workflows.attack.linking import Joined, check_link_fdr, join_pseudonyms, linking_warning, with_devices
+from poolscope.workflows.attack.linking import (
+    LinkedPseudonyms,
+    check_link_fdr,
+    join_pseudonyms,
+    linking_warning,
+    with_devices,
+)
 from poolscope.workflows.attack.partitioning import Chunk, Partition, ReportReader
-from poolscope.workflows.attack.scoring import Scorer, prepared, run_tasks
+from poolscope.workflows.attack.scoring import Scorer, prepare_attack, run_tasks
 from poolscope.workflows.attack.summary import (
     Evaluation,
-    Guessed,
+    GuessSummary,
     Tally,
     UserCounts,
     check_pools,
@@ -86,12 +92,12 @@ class Inferred:
     reports: int
     pools: Sequence[str]
     threshold: float | None
-    results: Sequence[Guessed]
+    results: Sequence[GuessSummary]
     preview: Sequence[Mapping[str, Any]]
     top: Sequence[Mapping[str, Any]]
     evaluation: Sequence[Evaluation] = ()
     estimated: Sequence[str] = ()
-    joined: Joined | None = None
+    joined: LinkedPseudonyms | None = None
     violations: Sequence[str] = ()
 
     @property
@@ -167,7 +173,9 @@ def attack(
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         scratch_parent = target.parent if target else Path(tempfile.gettempdir())
-        ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent))
+        ready = stack.enter_context(
+            prepare_attack(path, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent)
+        )
         scorer = ready.scorer
         if known is not None and ground_truth is not None:
             check_pools(known, scorer.pool_names, ground_truth)
@@ -245,7 +253,7 @@ class AttackTask:
     parts: Parts | None
     head: int
     top: int
-    joined: Joined | None = None
+    joined: LinkedPseudonyms | None = None
 
 
 class ChunkSummary(NamedTuple):
@@ -333,12 +341,12 @@ def _warn(violations: Sequence[str]) -> None:
         warnings.warn(line, stacklevel=3)
 
 
-def chance_of(found: Inferred) -> str:
+def mcse_note(found: Inferred) -> str:
     """Return the Monte Carlo error of sampled posteriors in one sentence; an empty text where none is sampled."""
     return mcse_text(found.results, f"The column `{CONFIDENCE_MCSE}` has that of each user.")
 
 
-def estimate_of(found: Inferred) -> str:
+def popularity_estimate_note(found: Inferred) -> str:
     """Return one sentence on the adversaries who estimated the popularity, or nothing."""
     if not found.estimated:
         return ""
@@ -348,7 +356,7 @@ def estimate_of(found: Inferred) -> str:
     )
 
 
-def joined_in_words(joined: Joined) -> str:
+def joined_in_words(joined: LinkedPseudonyms) -> str:
     """Describe how many devices the pseudonyms of a file were linked to, and which stay apart."""
     names, devices = joined.pseudonyms, joined.devices
     said = f"{counted(names, 'pseudonym')} linked to {counted(devices, 'user')} by memoized responses"

@@ -25,7 +25,7 @@ from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.linking import check_link_fdr, join_pseudonyms, linking_warning, with_devices
 from poolscope.workflows.attack.partitioning import check_reports, max_reports_of_user
-from poolscope.workflows.attack.scoring import Scorer, prepared
+from poolscope.workflows.attack.scoring import Scorer, prepare_attack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def attack_user(
         check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools))
     check_link_fdr(link_fdr)
     scratch_parent = target.parent if target else Path(tempfile.gettempdir())
-    with prepared(path, scenario, pools, None, seed, max_bytes, engine, scratch_parent) as ready:
+    with prepare_attack(path, scenario, pools, None, seed, max_bytes, engine, scratch_parent) as ready:
         violations = ready.violations(scenario)
         for line in violations:
             warnings.warn(line, stacklevel=2)
@@ -117,7 +117,7 @@ def _adversary_rows(scorer: Scorer, index: int, reports: Reports, mass: Floats) 
     own, likely = report_likelihoods(scorer.mechanism, adversary, mass)
     with np.errstate(divide="ignore"):
         log_bayes_factor = np.log(likely) - np.log(likely.mean(axis=1, keepdims=True))
-    if index in scorer.grouping:
+    if index in scorer.memoization_aware:
         found = posterior(scorer.device, reports, adversary)
     else:
         found = posterior_block(scorer.mechanism, adversary, mass[None], np.array([count]))[0]
@@ -131,8 +131,8 @@ def _adversary_rows(scorer: Scorer, index: int, reports: Reports, mass: Floats) 
         for name in scorer.pool_names
     ]
     first = [pl.Series("adversary", [adversary.name] * count), pl.Series("n", np.arange(1, count + 1))]
-    if scorer.grouping:
-        responses = _response_index(scorer.device, reports) if index in scorer.grouping else None
+    if scorer.memoization_aware:
+        responses = _response_index(scorer.device, reports) if index in scorer.memoization_aware else None
         first.append(pl.Series("response", [None] * count if responses is None else responses, dtype=pl.Int64))
     return pl.DataFrame([*first, *columns])
 

@@ -42,13 +42,13 @@ from poolscope.scenario.build import build_game, with_overrides
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.figure_data import HELD
 from poolscope.workflows.audit.run_folder import (
-    Keeper,
     Manifest,
+    ManifestWriter,
     ScenarioText,
     Summary,
-    continued,
     input_files,
     read_manifest,
+    resume_manifest,
 )
 
 FINISHED, CONTINUE = "finished blocks are saved", "continue with `resume`"
@@ -95,7 +95,7 @@ def audit(
         provenance=provenance_of(seed=seed, users=plan.users, inputs=inputs),
     )
     if previous:
-        manifest = continued(previous, manifest, out)
+        manifest = resume_manifest(previous, manifest, out)
     progress.begin(plan.users)
     try:
         with claimed(out):
@@ -109,7 +109,7 @@ def audit(
             summary = replace(summary, seconds=round(time.perf_counter() - started, 3))
             write_text(out / "summary.json", as_text(summary))
     except (OSError, PoolscopeError) as error:
-        raise stopped(error, out, nothing=not manifest.parts) from error
+        raise interruption_error(error, out, nothing=not manifest.parts) from error
     return summary
 
 
@@ -122,7 +122,7 @@ def with_checksum(manifest: Manifest, outcomes: OutcomeFiles) -> Manifest:
 def check_run(out: Path, resume: bool) -> None:
     """Refuse a folder that is neither new nor empty, nor the run's own where it is resumed."""
     there = (out / "manifest.json").exists()
-    if resume and (there or _hardly_begun(out)):
+    if resume and (there or _has_no_manifest_yet(out)):
         check_folder(out)
     elif there:
         check_new(out, what="holds another run", remedy=f"{CONTINUE} or {ANOTHER}")
@@ -130,7 +130,7 @@ def check_run(out: Path, resume: bool) -> None:
         check_new(out)
 
 
-def _hardly_begun(out: Path) -> bool:
+def _has_no_manifest_yet(out: Path) -> bool:
     """Return whether a folder is that of a run interrupted before its manifest: nothing is finished."""
     found = [*out.glob("*"), *out.glob("outcomes/*")]
     return all(path.name in (LOCK, "outcomes") or is_unfinished(path) for path in found)
@@ -146,8 +146,8 @@ def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick
     todo = (block for block in all_blocks(manifest.users, manifest.block) if block.name not in manifest.parts)
     folder.mkdir(exist_ok=True)
     try:
-        clear(out, manifest)
-        with Keeper(manifest, out) as keeper:
+        delete_unfinished(out, manifest)
+        with ManifestWriter(manifest, out) as keeper:
             if len(done) < manifest.blocks:
                 for part in play_blocks_to_files(
                     BlockRun(game=game, seed=manifest.seed, folder=folder), todo, engine, tick
@@ -160,7 +160,7 @@ def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick
         raise
 
 
-def stopped(error: OSError | PoolscopeError, out: Path, nothing: bool) -> PoolscopeError:
+def interruption_error(error: OSError | PoolscopeError, out: Path, nothing: bool) -> PoolscopeError:
     """Return the error of an interrupted run, with its remedy; `nothing` says that no block was finished."""
     if isinstance(error, InputError):
         return error
@@ -170,7 +170,7 @@ def stopped(error: OSError | PoolscopeError, out: Path, nothing: bool) -> Poolsc
     return PoolscopeError(f"{out}: {error}" + ("" if nothing else f"; {FINISHED}: {CONTINUE}"))
 
 
-def clear(out: Path, manifest: Manifest) -> None:
+def delete_unfinished(out: Path, manifest: Manifest) -> None:
     """Delete what does not count: unfinished files, and blocks that the manifest does not name."""
     for folder in (out, out / "outcomes"):
         sweep(folder)
