@@ -290,7 +290,7 @@ def learn_sent_before(
     """Yield events of repeated reports, where anything is ever sent twice."""
     prints = tuple(np.unique(_fingerprints_of(sample, column)) for sample in samples)
     if len(np.unique(np.concatenate(prints))) < sum(report_count(sample) for sample in samples):
-        yield signature_events(SentBefore(column=column, prints=prints), objects, one_object_only=False)
+        yield signature_events(SentBefore(column=column, prints=prints), objects, with_single_objects=False)
 
 
 def learn_keyed(
@@ -302,7 +302,7 @@ def learn_keyed(
     bit_index, *is_clear = _strongest_entries(samples, [np.searchsorted(prints, f) for f in found], len(prints), target)
     for known in [is_clear[0] > 0, *(_top_share(values, share) for values in is_clear for share in CLEAREST)]:
         signature = KeyedSignature(keys=keys, target=target, prints=prints, bit_index=np.where(known, bit_index, -1))
-        yield signature_events(signature, objects, one_object_only=True)
+        yield signature_events(signature, objects, with_single_objects=True)
 
 
 def _top_share(values: Floats, share: float) -> Mask:

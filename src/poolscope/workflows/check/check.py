@@ -115,7 +115,7 @@ def examine(
     Parameters
     ----------
     screening : reports of many objects, to guess from.
-    alpha : of the lower bounds on epsilon together; independence : of all tests of independence.
+    alpha : of the lower bounds on epsilon together; independence_alpha : of all tests of independence.
     declared : the declared epsilon, for which the detectable excess is computed.
     """
     chosen, used, shares, fit = _choose_event(sampler, samples)

@@ -297,12 +297,12 @@ class SignatureEvents:
         return f"{first}, and {self.signature.describe(name(self.objects[self.other[event]]), ABSENT)}"
 
 
-def signature_events(signature: ObjectIndicator, objects: Sequence[int], one_object_only: bool) -> SignatureEvents:
-    """Return the events of all pairs and, where `one_object_only`, of each object alone, present or absent."""
+def signature_events(signature: ObjectIndicator, objects: Sequence[int], with_single_objects: bool) -> SignatureEvents:
+    """Return the events of all pairs and, where `with_single_objects`, of each object alone, present or absent."""
     count = len(objects)
     one, other = np.nonzero(~np.eye(count, dtype=bool))
     sign = np.full(len(one), PRESENT)
-    if one_object_only:
+    if with_single_objects:
         alone = np.arange(count)
         one, other = np.concatenate([one, alone, alone]), np.concatenate([other, np.full(2 * count, -1)])
         sign = np.concatenate([sign, np.full(count, PRESENT), np.full(count, ABSENT)])
