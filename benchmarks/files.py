@@ -24,8 +24,8 @@ from poolscope.core.tables import open_table
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within
 from poolscope.workflows.attack.attack import attack
+from poolscope.workflows.attack.partitioning import Gathered
 from poolscope.workflows.attack.scoring import Scorer
-from poolscope.workflows.attack.shuffle import Gathered
 from poolscope.workflows.estimate import estimate
 from poolscope.workflows.obfuscate import obfuscate
 

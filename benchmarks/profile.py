@@ -21,7 +21,7 @@ from timing import machine
 from poolscope import load_scenario
 from poolscope.core.randomness import report_keys, user_keys
 from poolscope.game.game import Game, play_block
-from poolscope.inference.adversary import posterior_block, views
+from poolscope.inference.adversary import posterior_block, stacked_pool_weights
 from poolscope.inference.independent import CHUNK, PARTS
 from poolscope.inference.non_private import non_private_posterior
 from poolscope.kernels import adaptive_quadrature as posterior_kernels
@@ -144,7 +144,7 @@ def chunks(game: Game, users: int) -> tuple[Stopwatch, int, np.ndarray, np.ndarr
     truth = watch("draw", draw_users, game.universe, game.behavior, keys)
     traces = watch("draw", draw_traces, game.universe, game.popularity, truth, game.horizon)
     reports = watch("keys", report_keys, keys, 0, game.horizon).ravel()
-    view, columns = views(game.adversaries)
+    view, columns = stacked_pool_weights(game.adversaries)
     met = sketch_pieces(game, view, traces.ravel(), reports, watch)
     mass = watch("one kernel", sent_masses, game.mechanism, traces.ravel(), reports, view, map, PARTS)
     mass = mass.reshape(users, game.horizon, view.width)
@@ -170,7 +170,7 @@ def shown(universe, traces, rows):
 def counts(game: Game, traces, reports) -> dict[str, float]:
     """Random words and set bits to a report, polynomial updates to a user of each adversary."""
     mechanism, some = game.mechanism, traces[:COUNTED]
-    view, columns = views(game.adversaries)
+    view, columns = stacked_pool_weights(game.adversaries)
     keys = reports.reshape(len(traces), -1)[:COUNTED].ravel()
     *_, workspace = mechanism._seen(view)
     sent = mechanism.report(some.ravel(), keys)

@@ -19,8 +19,8 @@ import numpy as np
 import poolscope as ps
 from poolscope.core.randomness import user_keys
 from poolscope.inference.memoized.attack import user_posterior
-from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
-from poolscope.inference.memoized.tables import table_sum, tables_of
+from poolscope.inference.memoized.response_map_samplers import allocated_posterior, tempered_posterior
+from poolscope.inference.memoized.tables import exact_response_sum, response_counts
 from poolscope.mechanisms import Channel, device_of, make, reports_of
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.popularity import zipf
@@ -106,8 +106,8 @@ def samplers(name: str, counts: list[int] | None, users: int, seed: int) -> None
         device, known, reports, _ = played(SAMPLERS[name], n, users, seed)
         rows, ms = [], []
         for user, own in enumerate(reports):
-            tables = tables_of(device.likelihood(own), known)
-            scores = table_sum(tables, known)
+            tables = response_counts(device.likelihood(own), known)
+            scores = exact_response_sum(tables, known)
             if not user:
                 sampler(tables, known, np.uint64(users))
             start = time.process_time()

@@ -15,7 +15,8 @@ GROUPS = {
         "For reports, likelihoods or a game in memory.",
     ),
     "Results": (
-        "Summary Inferred Obfuscated Estimated Verdict Comparison Advice Reproduction Extracted Frequencies Learned"
+        "Summary Inferred Obfuscated Estimated Verdict Comparison Advice Reproduction Extracted Frequencies "
+        "BehaviorPosterior"
         " Provenance",
         "For annotations, and for the meaning of fields; records with intervals are in `ps.metrics`.",
     ),

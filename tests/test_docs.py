@@ -140,7 +140,7 @@ def test_the_table_of_shuffled_epsilons_is_what_they_are():
     hashed = {"hcms": {"m": 1024, "hashes": 16}}
     for kind, of_a_thousand in rows:
         mechanism = poolscope.mechanisms.make(kind, 2600, {"epsilon": 4.0, **hashed.get(kind, {})})
-        assert f"{poolscope.metrics.shuffled_epsilon_of(mechanism, 1000, 1e-6):.3f}" == of_a_thousand
+        assert f"{poolscope.metrics.shuffle_epsilon_of_mechanism(mechanism, 1000, 1e-6):.3f}" == of_a_thousand
     (found,) = re.findall(r"^\| any mechanism \| ([\d.]+) \|", page, flags=re.MULTILINE)
     assert f"{poolscope.metrics.shuffle_epsilon(4.0, 1000, 1e-6):.3f}" == found
 

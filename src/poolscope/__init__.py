@@ -8,6 +8,7 @@ __all__ = [
     "Adversary",
     "Advice",
     "Behavior",
+    "BehaviorPosterior",
     "Comparison",
     "Dask",
     "Device",
@@ -17,7 +18,6 @@ __all__ = [
     "Game",
     "Inferred",
     "InputError",
-    "Learned",
     "Local",
     "Mechanism",
     "Obfuscated",
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from poolscope.html.workflows import advise, audit, compare
     from poolscope.inference.adversary import Adversary
     from poolscope.inference.attack import posterior
-    from poolscope.inference.posterior import Learned, behavior_posterior, posterior_of_likelihood
+    from poolscope.inference.posterior import BehaviorPosterior, behavior_posterior, posterior_of_likelihood
     from poolscope.mechanisms.protocols import Mechanism
     from poolscope.metrics.provenance import Provenance, provenance
     from poolscope.metrics.records import summarize
@@ -116,7 +116,7 @@ else:
         "Extracted": "workflows.traces.extract",
         "Frequencies": "reports.estimators",
         "Inferred": "workflows.attack.attack",
-        "Learned": "inference.posterior",
+        "BehaviorPosterior": "inference.posterior",
         "Obfuscated": "workflows.obfuscate",
         "Provenance": "metrics.provenance",
         "Reproduction": "paper.runner",

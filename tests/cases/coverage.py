@@ -17,9 +17,9 @@ from poolscope import metrics
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import Fresh, make
-from poolscope.metrics.intervals import Estimate, exactly
-from poolscope.metrics.leakage import answers, leakage_of, security_of
-from poolscope.metrics.records import Counted, prior_guess
+from poolscope.metrics.intervals import Estimate, known_value
+from poolscope.metrics.leakage import confusion_counts, leakage_of, security_of
+from poolscope.metrics.records import AttackCounts, prior_success
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
@@ -74,8 +74,8 @@ def _at_prior(name: str, known: float | None) -> Metric:
     """A leakage at the users' own prior, as a record has it; where it is not known the crowd has to tell."""
 
     def metric(rows: pl.DataFrame) -> Estimate:
-        counted = Counted.of(rows, N)
-        prior = prior_guess(1 / K, max(counted.pools.values()), rows.height, known)
+        counted = AttackCounts.of(rows, N)
+        prior = prior_success(1 / K, max(counted.pools.values()), rows.height, known)
         return AT_PRIOR[name](metrics.precision(rows, SEED), prior, counted.correlation)
 
     return metric
@@ -122,11 +122,11 @@ def truth(name: str, distribution: str) -> float:
     if name.endswith(UNKNOWN):
         # the prior of the users who were drawn from, not of the law
         return AT_PRIOR[name.removesuffix(UNKNOWN)](
-            metrics.precision(everyone, SEED), exactly(_majority(distribution))
+            metrics.precision(everyone, SEED), known_value(_majority(distribution))
         ).value
     if name != "bayes_security":
         return metric_of(name, distribution)(everyone).value
-    counts = answers(everyone)
+    counts = confusion_counts(everyone)
     rows = np.array([[counts[pool, guess] for guess in POOLS] for pool in POOLS], dtype=np.float64)
     rows /= rows.sum(axis=1, keepdims=True)
     return 1 - float(np.abs(rows[:, None] - rows).sum(axis=2).max()) / 2

@@ -32,7 +32,7 @@ class Pools:
     def pool_counts(self) -> dict[str, int]:
         return Everyone(lambda: self.k)
 
-    def prior_guess(self, adversary: str) -> None:
+    def prior_success(self, adversary: str) -> None:
         return None
 
     def epsilon(self, adversary: str) -> float:

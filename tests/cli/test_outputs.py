@@ -115,7 +115,7 @@ def test_no_output_lies_in_the_folder_that_is_read(folder, capsys):
 
 
 def test_all_outputs_are_checked_before_the_work(folder, capsys, monkeypatch):
-    monkeypatch.setattr(attacking, "prepared", None)
+    monkeypatch.setattr(attacking, "prepare_attack", None)
     Path("old.html").write_text("mine")
     at = "attack", "reports.parquet", *AT, "--out", "posteriors.csv"
     assert command(*at, "--html", "old.html") == 2

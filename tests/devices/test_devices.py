@@ -61,6 +61,6 @@ def test_a_report_depends_on_its_object_user_and_place_alone(mechanism, memoize)
     keys, _, traces = traces_of(20, 30)
     whole = reports_of(device, traces, keys)
     some = np.random.default_rng(1).permutation(600)[:100]
-    part = device.sent(traces.ravel()[some], np.repeat(keys, 30)[some], np.tile(np.arange(30), 20)[some])
+    part = device.send(traces.ravel()[some], np.repeat(keys, 30)[some], np.tile(np.arange(30), 20)[some])
     for name, column in part.items():
         np.testing.assert_array_equal(column, whole[name][some])

@@ -112,7 +112,7 @@ def test_obfuscate_sends_what_the_game_does(tmp_path, changes):
     traces = np.random.default_rng(5).integers(0, 60, (3, 30))
     done, reports = written(tmp_path, scenario, traces, users)
     keys, policy = user_keys(3, np.arange(3)), build_policy(scenario)
-    sent = policy.sent(traces, keys)
+    sent = policy.select_events(traces, keys)
     values = sent.reports(build_device(scenario, build_mechanism(scenario, scenario.universe())), keys)["value"]
     assert (done.users, done.reports) == (3, sent.lengths.sum()) == (3, reports.height)
     expected = np.split(values, np.cumsum(sent.lengths)[:-1])

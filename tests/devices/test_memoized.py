@@ -115,7 +115,7 @@ def test_a_report_depends_on_its_object_user_and_place_alone(name):
     device, rng = device_of(MECHANISMS[name]), np.random.default_rng(0)
     keys, traces = user_keys(SEED, np.arange(20)), rng.integers(SIZE, size=(20, 30))
     whole, some = reports_of(device, traces, keys), rng.permutation(600)[:100]
-    part = device.sent(traces.ravel()[some], np.repeat(keys, 30)[some], np.tile(np.arange(30), 20)[some])
+    part = device.send(traces.ravel()[some], np.repeat(keys, 30)[some], np.tile(np.arange(30), 20)[some])
     assert tuple(part) == tuple(device.mechanism.report_columns)
     for column, values in part.items():
         np.testing.assert_array_equal(values, whole[column][some])
@@ -164,5 +164,5 @@ def likelihood(distribution, event_index, slot):
 def test_no_reports_have_evidence_too():
     for mechanism in MECHANISMS.values():
         device = device_of(mechanism)
-        none = device.sent(*(np.empty(0, dtype=kind) for kind in (np.int64, np.uint64, np.int64)))
+        none = device.send(*(np.empty(0, dtype=kind) for kind in (np.int64, np.uint64, np.int64)))
         assert len(device.likelihood(none).slots) == SIZE

@@ -79,7 +79,7 @@ def test_a_story_is_what_posterior_says_after_every_report(shelf, changes):
     story = user_history(game, 11, 2, "weak", n)
     keys = user_keys(2, np.array([11]))
     traces = draw_traces(game.universe, game.popularity, draw_users(game.universe, game.behavior, keys), n)
-    sent = game.policy.sent(traces, keys)
+    sent = game.policy.select_events(traces, keys)
     posterior = ps.posterior(game.device, sent.reports(game.device, keys), game.adversaries[0])
     assert sum(step.report is not None for step in story.steps) == sent.lengths[0]
     done = 0

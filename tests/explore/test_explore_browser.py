@@ -16,7 +16,7 @@ from cases.selection import mostly, slow
 
 import poolscope as ps
 from poolscope.core.randomness import user_keys
-from poolscope.game.game import estimate_of
+from poolscope.game.game import popularity_draw_of
 from poolscope.population.behavior import draw_traces, draw_users
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
@@ -176,9 +176,9 @@ def test_a_story_ends_in_the_posterior_of_the_library(scenario, served, opened):
     game, keys = scenario.game(SEED), user_keys(SEED, pl.Series([7]).to_numpy())
     users = draw_users(game.universe, game.behavior, keys)
     traces = draw_traces(game.universe, game.popularity, users, 20)
-    reports = game.policy.sent(traces, keys).reports(game.device, keys)
+    reports = game.policy.select_events(traces, keys).reports(game.device, keys)
     believing = next(one for one in game.adversaries if one.name == adversary)
-    believing = believing.with_estimate(int(estimate_of(np.array([7]), game.estimates)[0]))
+    believing = believing.with_estimate(int(popularity_draw_of(np.array([7]), game.estimates)[0]))
     assert shown == pytest.approx(ps.posterior(game.device, reports, believing)[-1].tolist(), abs=1e-12)
 
 

@@ -10,7 +10,7 @@ import poolscope as ps
 from poolscope.core.randomness import redraw_keys
 from poolscope.game import game as game_module
 from poolscope.game.columns import ESTIMATE
-from poolscope.game.game import estimate_of
+from poolscope.game.game import popularity_draw_of
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import Clusters, effect_of_share
 from poolscope.reports import frequencies
@@ -54,15 +54,15 @@ def scenario(tmp_path):
 
 @pytest.mark.parametrize("users", [20, 57, 100, 1000, 12_345])
 def test_every_estimate_is_met_by_nearly_as_many_users(users):
-    met = np.bincount(estimate_of(np.arange(users), 20), minlength=20)
+    met = np.bincount(popularity_draw_of(np.arange(users), 20), minlength=20)
     assert met.min() >= 1
     assert met.max() <= 2 * met.min() + 1
 
 
 def test_which_estimate_a_user_meets_depends_on_the_user_alone():
     some = np.array([3, 19, 20, 41, 999, 123_456])
-    assert np.array_equal(estimate_of(some, 20), estimate_of(np.arange(200_000), 20)[some])
-    assert not estimate_of(np.arange(100), 1).any()
+    assert np.array_equal(popularity_draw_of(some, 20), popularity_draw_of(np.arange(200_000), 20)[some])
+    assert not popularity_draw_of(np.arange(100), 1).any()
 
 
 def test_outcomes_do_not_depend_on_how_many_play_or_in_which_blocks(scenario, monkeypatch):

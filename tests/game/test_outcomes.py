@@ -31,7 +31,7 @@ def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, policy
     referee = Evaluator(
         keys=keys,
         truth=towards,
-        sent=policy.sent(np.zeros((USERS, N), dtype=np.int64), keys),
+        sent=policy.select_events(np.zeros((USERS, N), dtype=np.int64), keys),
         observations=observations,
         threads=Local(threads=2).map,
         tick=ticks.append,
@@ -118,8 +118,8 @@ def test_chance_in_the_attack_stands_beside_the_confidence_and_moves_the_dates(p
     error = np.random.default_rng(SEED + 1).uniform(0.0, 0.2, posterior.shape)
     found, plain = judged(posterior, error=error)[0], judged(posterior)[0]
     at = error[:, OBSERVATIONS]
-    np.testing.assert_array_equal(found.error, np.take_along_axis(at, found.guess[:, :, None], axis=2)[:, :, 0])
-    assert plain.error is None
+    np.testing.assert_array_equal(found.mcse, np.take_along_axis(at, found.guess[:, :, None], axis=2)[:, :, 0])
+    assert plain.mcse is None
     for threshold, column in EXPOSED.items():
         np.testing.assert_array_equal(found.exposed[column], plain.exposed[column])
         for end, sign in (("_plus_mcse", 1), ("_minus_mcse", -1)):

@@ -53,14 +53,14 @@ def outcomes(device, **changes):
 class Repeating(Fresh):
     """Sends the same thing as `Fresh`, by a method of its own."""
 
-    def sent(self, objects, users, event_index):
-        return super().sent(objects, users, event_index)
+    def send(self, objects, users, event_index):
+        return super().send(objects, users, event_index)
 
 
 class Clear(Fresh):
     """Sends the objects themselves, whatever the mechanism says."""
 
-    def sent(self, objects, users, event_index):
+    def send(self, objects, users, event_index):
         return {"value": objects}
 
 
@@ -87,12 +87,12 @@ def test_a_device_that_sends_something_else_is_played():
 class Odd(Fresh):
     """Sends what the mechanism never does."""
 
-    def sent(self, objects, users, event_index):
+    def send(self, objects, users, event_index):
         return {"value": objects + 100}
 
 
 class Short(Fresh):
-    def sent(self, objects, users, event_index):
+    def send(self, objects, users, event_index):
         return {"value": objects[1:]}
 
 
@@ -109,7 +109,7 @@ class Lacking:
 
     mechanism = RESPONSE
 
-    def sent(self, objects, users, event_index):
+    def send(self, objects, users, event_index):
         return RESPONSE.report(objects, users)
 
 

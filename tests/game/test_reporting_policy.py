@@ -70,7 +70,7 @@ def sent_by(game, users):
             t for t in everything if policy.sampling_rate == 1 or policy.reported(own[:1], everything[t : t + 1])[0]
         ]
         events = events[: policy.cap]
-        values = game.device.sent(trace, own, everything)["value"]
+        values = game.device.send(trace, own, everything)["value"]
         yield events, [int(values[t]) for t in events]
 
 

@@ -20,12 +20,19 @@ from poolscope.metrics import CumulativeEpsilon, Estimate
 from poolscope.metrics.intervals import share_of
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.advise.advise import advise
-from poolscope.workflows.advise.text import NO_BETTER, asked
+from poolscope.workflows.advise.text import NO_BETTER, question_text
 
 
 @pytest.fixture(scope="module")
 def advice():
-    asked = {"horizon": 4, "max_error": 0.03, "devices": 5000, "users": 100, "mechanisms": ["grr", "oue"], "seed": SEED}
+    asked = {
+        "horizon": 4,
+        "max_error": 0.03,
+        "devices": 5000,
+        "users": 100,
+        "mechanisms": ["grr", "oue"],
+        "seed": SEED,
+    }
     return advise(parse(SMALL, name="small"), max_exposed=0.2, **asked)
 
 
@@ -36,7 +43,7 @@ def html(advice):
 
 def test_it_says_what_was_asked_and_what_is_recommended(advice, html):
     plain = re.sub(r"\s+", " ", unescape(html.replace("\u202f", " ")))
-    assert asked(advice.question, advice.scenario) in plain
+    assert question_text(advice.question, advice.scenario) in plain
     assert list(answer(advice)) == ["Recommended", "Exposure", "Utility", "Limited by"]
     for line in answer(advice).values():
         assert line in plain, line

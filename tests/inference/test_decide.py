@@ -8,7 +8,7 @@ from scipy import stats
 
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.independent import believed, guesses
+from poolscope.inference.independent import guesses, posterior_or_prior
 from poolscope.kernels.decision import first_confident
 from poolscope.population.behavior import Behavior
 
@@ -42,7 +42,7 @@ def test_what_the_model_excludes_leaves_the_prior():
     adversary = Adversary(name="x", universe=CROWD, popularity=POPULARITY, belief=belief)
     posterior = np.array([[[0.1, 0.2, 0.7], [np.nan] * 3], [[np.nan] * 3, [0.3, 0.3, 0.4]]])
     expected = [[[0.1, 0.2, 0.7], [0.25, 0.25, 0.5]], [[0.25, 0.25, 0.5], [0.3, 0.3, 0.4]]]
-    np.testing.assert_array_equal(believed(posterior, adversary), expected)
+    np.testing.assert_array_equal(posterior_or_prior(posterior, adversary), expected)
 
 
 def test_exposure_is_dated_by_the_first_report_that_reaches_a_threshold():

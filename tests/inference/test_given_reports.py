@@ -140,7 +140,7 @@ def test_what_is_no_mechanism(given):
 
 def test_integers_of_any_width():
     keys, _, traces = traces_of(6, 12)
-    reports = Fresh(RESPONSE).sent(traces.ravel(), np.repeat(keys, 12), np.tile(np.arange(12), 6))
+    reports = Fresh(RESPONSE).send(traces.ravel(), np.repeat(keys, 12), np.tile(np.arange(12), 6))
     found = posterior(RESPONSE, reports, STRONG, lengths=np.full(6, 12))
     assert found.shape == (6, 13, 3)
     narrow = {name: column.astype(np.int8) for name, column in reports.items()}

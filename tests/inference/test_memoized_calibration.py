@@ -25,9 +25,9 @@ from poolscope.mechanisms import (
     SUE,
     DBitFlip,
     Rappor,
-    composed,
     device_of,
     reports_of,
+    with_instantaneous_round,
 )
 from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.popularity import zipf
@@ -55,9 +55,9 @@ DEVICES = {
     "cms": CMS(universe=SIZE, epsilon=4.0, m=16, hashes=64),
     "grr": GRR(universe=SIZE, epsilon=3.0),
     "sue": SUE(universe=SIZE, epsilon=4.0),
-    "grr, again": composed(GRR(universe=SIZE, epsilon=4.0), "grr", epsilon=3.0),
-    "olh, again": composed(OLH(universe=SIZE, epsilon=3.0, g=4), "grr", epsilon=3.0),
-    "oue, again": composed(OUE(universe=SIZE, epsilon=4.0), "sue", epsilon=3.0),
+    "grr, again": with_instantaneous_round(GRR(universe=SIZE, epsilon=4.0), "grr", epsilon=3.0),
+    "olh, again": with_instantaneous_round(OLH(universe=SIZE, epsilon=3.0, g=4), "grr", epsilon=3.0),
+    "oue, again": with_instantaneous_round(OUE(universe=SIZE, epsilon=4.0), "sue", epsilon=3.0),
 }
 every_device = pytest.mark.parametrize("name", DEVICES)
 some_devices = pytest.mark.parametrize("name", mostly(statistical, DEVICES, "l-osue", "dbitflip", "rappor"))

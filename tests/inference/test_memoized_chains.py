@@ -13,11 +13,11 @@ from scipy import stats
 
 from poolscope.core.randomness import user_keys
 from poolscope.devices.protocols import IdenticalReports, NoisyBits, NoisyValues, ReportLikelihood
-from poolscope.inference.memoized import chains, table_samplers
+from poolscope.inference.memoized import chains, response_map_samplers
 from poolscope.inference.memoized.chains import N_CHAINS, belief_of, estimate_by_chains, init_chains, memoized_posterior
+from poolscope.inference.memoized.response_map_samplers import tempered_posterior
 from poolscope.inference.memoized.state import items_of, slots_of
-from poolscope.inference.memoized.table_samplers import tempered_posterior
-from poolscope.inference.memoized.tables import tables_of
+from poolscope.inference.memoized.tables import response_counts
 from poolscope.population.behavior import Behavior
 
 KEYS = user_keys(SEED, np.arange(200))
@@ -89,14 +89,14 @@ LAWS = [(distribution, slots) for distribution in (channel, bits, values) for sl
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Chains over tables get less work than usual, and must say how far off that leaves them."""
-    monkeypatch.setattr(table_samplers, "MAX_WORK", 4e6)
+    monkeypatch.setattr(response_map_samplers, "MAX_WORK", 4e6)
 
 
 def found(evidence, adversary=ORACLE, keys=KEYS):
     if isinstance(evidence.distribution, NoisyBits):
         both = [memoized_posterior(evidence, adversary, key) for key in keys]
     else:
-        tables = tables_of(evidence, adversary)
+        tables = response_counts(evidence, adversary)
         both = [tempered_posterior(tables, adversary, key) for key in keys[:60]]
     return np.array([x.posterior[0] for x in both]), np.array([x.error[0] for x in both])
 

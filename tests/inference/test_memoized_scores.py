@@ -23,8 +23,8 @@ from poolscope.inference.memoized.attack import (
     user_posterior,
 )
 from poolscope.inference.memoized.occupancy import normalized
-from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
-from poolscope.inference.memoized.tables import tables_of
+from poolscope.inference.memoized.response_map_samplers import allocated_posterior, tempered_posterior
+from poolscope.inference.memoized.tables import response_counts
 from poolscope.mechanisms import GRR, LGRR, DBitFlip, Memoized, NoHashCMS, device_of, reports_of
 from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.popularity import within_pools, zipf
@@ -256,8 +256,8 @@ def test_responses_that_slots_share_are_tables(monkeypatch, name):
 def test_an_error_says_how_often_a_response_may_be_shared(monkeypatch):
     """Few groups are summed without chance; that no further slot has sent a response is the only thing left."""
     device = Memoized(NoHashCMS(universe=60, epsilon=6.0))
-    tables = tables_of(device.likelihood(reports_of(device, np.array([[7, 3]]), KEYS)), STRONG)
-    assert NEGLIGIBLE < tables.sharing < SHARED
-    monkeypatch.setattr(attack, "table_sum", lambda *of: None)
+    tables = response_counts(device.likelihood(reports_of(device, np.array([[7, 3]]), KEYS)), STRONG)
+    assert NEGLIGIBLE < tables.expected_collisions < SHARED
+    monkeypatch.setattr(attack, "exact_response_sum", lambda *of: None)
     found = user_posterior(device, reports_of(device, np.array([[7, 3]]), KEYS), STRONG)
-    np.testing.assert_allclose(found.error, tables.sharing)
+    np.testing.assert_allclose(found.error, tables.expected_collisions)

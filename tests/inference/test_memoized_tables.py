@@ -18,7 +18,7 @@ from poolscope.inference.attack import posterior
 from poolscope.inference.memoized import tables as module
 from poolscope.inference.memoized.attack import user_posterior
 from poolscope.inference.memoized.chains import memoized_posterior
-from poolscope.inference.memoized.tables import axes, table_sum, tables_of
+from poolscope.inference.memoized.tables import axes, exact_response_sum, response_counts
 from poolscope.mechanisms import (
     GRR,
     LGRR,
@@ -41,7 +41,7 @@ POOL_OF = ORACLE.universe.pool_of.tolist()
 
 
 def summed(tables, adversary=ORACLE):
-    scores = table_sum(tables, adversary)
+    scores = exact_response_sum(tables, adversary)
     return scores / scores.sum()
 
 
@@ -57,7 +57,7 @@ def test_identical_reports_are_the_enumeration(slots, reports):
     expected = memoized.posterior(memoized.identical(distribution, slots), reports, WITHIN, POOL_OF, 2)
     seen, answer = np.unique(reports, return_inverse=True)
     logs = np.log(np.array(distribution, dtype=np.float64).T[seen])
-    found = summed(tables_of(ReportLikelihood(np.array(slots), IdenticalReports(answer, logs)), ORACLE))
+    found = summed(response_counts(ReportLikelihood(np.array(slots), IdenticalReports(answer, logs)), ORACLE))
     np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-12)
 
 
@@ -68,7 +68,7 @@ def test_noisy_values_are_the_enumeration(slots, reports):
     expected = memoized.posterior(memoized.values(g, truth, again, slots), reports, WITHIN, POOL_OF, 2)
     steps = [(float(p), float((1 - p) / (g - 1))) for p in (truth, again)]
     distribution = NoisyValues(np.array(reports), np.arange(g), g, *steps)
-    found = summed(tables_of(ReportLikelihood(np.array(slots), distribution), ORACLE))
+    found = summed(response_counts(ReportLikelihood(np.array(slots), distribution), ORACLE))
     np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-12)
 
 
@@ -192,17 +192,17 @@ def test_equal_slots_are_counted_together(monkeypatch):
     universe = Universe.sized(24, {"a": 8, "b": 8})
     weak = Adversary.weak(universe)
     device = device_of(GRR(universe=24, epsilon=2.0), memoize=True)
-    tables = tables_of(device.likelihood({"value": np.array([0, 0, 1, 12, 0, 0])}), weak)
+    tables = response_counts(device.likelihood({"value": np.array([0, 0, 1, 12, 0, 0])}), weak)
     found = summed(tables, weak)
     # a nudge makes all popularities differ, so that nothing is merged: ten slots of a smaller world can be compared
     small = Universe.sized(9, {"a": 3, "b": 3})
     device, reports = device_of(GRR(universe=9, epsilon=2.0), memoize=True), {"value": np.array([0, 0, 1, 4, 0, 0])}
-    same = summed(tables_of(device.likelihood(reports), Adversary.weak(small)), Adversary.weak(small))
+    same = summed(response_counts(device.likelihood(reports), Adversary.weak(small)), Adversary.weak(small))
     nudged = Adversary(name="n", universe=small, popularity=1 + 1e-9 * np.arange(9))
-    np.testing.assert_allclose(summed(tables_of(device.likelihood(reports), nudged), nudged), same, atol=1e-7)
+    np.testing.assert_allclose(summed(response_counts(device.likelihood(reports), nudged), nudged), same, atol=1e-7)
     assert found[0] > 0.5
     monkeypatch.setattr(module, "SUM_WORK", 0.0)
-    assert table_sum(tables, weak) is None
+    assert exact_response_sum(tables, weak) is None
 
 
 def test_without_neutral_objects_the_interest_does_not_matter():
@@ -228,7 +228,7 @@ def test_without_noise_nothing_is_left_to_sum():
     keys, trace = user_keys(SEED, np.arange(1)), np.array([[0, 3, 3, 1, 4, 0]])
     device = Memoized(Identity(universe=5))
     reports = reports_of(device, trace, keys)
-    tables = tables_of(device.likelihood(reports), SKEWED)
+    tables = response_counts(device.likelihood(reports), SKEWED)
     assert len(tables.mass) == 0
     expected = posterior(device.mechanism, reports, SKEWED)[-1]
     np.testing.assert_allclose(summed(tables, SKEWED), expected, rtol=1e-9)
@@ -236,16 +236,16 @@ def test_without_noise_nothing_is_left_to_sum():
 
 def test_impossible_reports_are_seen():
     device = Memoized(Channel(universe=5, matrix=np.full((5, 6), 1 / 6)))
-    assert not tables_of(device.likelihood({"report": np.arange(6)}), SKEWED).possible
-    assert tables_of(device.likelihood({"report": np.arange(5)}), SKEWED).possible
+    assert not response_counts(device.likelihood({"report": np.arange(6)}), SKEWED).is_feasible
+    assert response_counts(device.likelihood({"report": np.arange(5)}), SKEWED).is_feasible
     never = Memoized(Channel(universe=5, matrix=np.column_stack([np.ones(5), np.zeros(5)])))
-    assert not tables_of(never.likelihood({"report": np.array([0, 1])}), SKEWED).possible
+    assert not response_counts(never.likelihood({"report": np.array([0, 1])}), SKEWED).is_feasible
 
 
 def test_too_many_reports_for_doubles_are_left_to_others():
     device = device_of(GRR(universe=5, epsilon=3.0), memoize=True)
-    tables = tables_of(device.likelihood({"value": np.repeat([0, 1], [4000, 1000])}), SKEWED)
-    assert table_sum(tables, SKEWED) is None
+    tables = response_counts(device.likelihood({"value": np.repeat([0, 1], [4000, 1000])}), SKEWED)
+    assert exact_response_sum(tables, SKEWED) is None
 
 
 @pytest.mark.parametrize("name", DEVICES)
@@ -272,4 +272,7 @@ def test_lists_that_take_long_are_left_to_others():
     universe = Universe.sized(30, {"a": 10, "b": 10})
     adversary = Adversary(name="n", universe=universe, popularity=1.0 + np.arange(30))
     device = device_of(GRR(universe=30, epsilon=2.0), memoize=True)
-    assert table_sum(tables_of(device.likelihood({"value": np.array([0, 12])}), adversary), adversary) is None
+    assert (
+        exact_response_sum(response_counts(device.likelihood({"value": np.array([0, 12])}), adversary), adversary)
+        is None
+    )

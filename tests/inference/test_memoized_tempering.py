@@ -9,11 +9,11 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.memoized import table_samplers
+from poolscope.inference.memoized import response_map_samplers
 from poolscope.inference.memoized.attack import exact_scores, user_posterior
 from poolscope.inference.memoized.occupancy import normalized
-from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior, weighted_mean
-from poolscope.inference.memoized.tables import ResponseTables, table_sum, tables_of
+from poolscope.inference.memoized.response_map_samplers import allocated_posterior, tempered_posterior, weighted_mean
+from poolscope.inference.memoized.tables import ResponseCounts, exact_response_sum, response_counts
 from poolscope.mechanisms import CMS, GRR, LGRR, LOLOHA, OUE, Channel, DBitFlip, HadamardResponse, device_of, reports_of
 from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.popularity import zipf
@@ -47,8 +47,8 @@ def deviations(name, adversary=KNOWN):
     rows = []
     for user, trace in enumerate(draw_traces(UNIVERSE, POPULARITY, TRUTH, n)):
         evidence = device.likelihood(reports_of(device, trace[None], KEYS[[user]]))
-        scores = table_sum(tables_of(evidence, KNOWN), KNOWN)
-        found = sampler(tables_of(evidence, adversary), adversary, KEYS[user])
+        scores = exact_response_sum(response_counts(evidence, KNOWN), KNOWN)
+        found = sampler(response_counts(evidence, adversary), adversary, KEYS[user])
         rows.append([found.posterior[0] - scores[0] / scores.sum(), found.error[0]])
     return np.array(rows).T
 
@@ -63,7 +63,7 @@ def variance_ratio(off, error):
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """A tenth of the usual time: errors are larger, and must say so."""
-    monkeypatch.setattr(table_samplers, "MAX_WORK", 4e6)
+    monkeypatch.setattr(response_map_samplers, "MAX_WORK", 4e6)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -86,10 +86,10 @@ def test_an_adversary_with_another_popularity_is_caught(name):
 def test_more_work_is_less_error(monkeypatch):
     device = device_of(GRR(universe=SIZE, epsilon=3.0), memoize=True)
     trace = draw_traces(UNIVERSE, POPULARITY, TRUTH, 90)[:6]
-    tables = [tables_of(device.likelihood(reports_of(device, trace[[u]], KEYS[[u]])), KNOWN) for u in range(6)]
+    tables = [response_counts(device.likelihood(reports_of(device, trace[[u]], KEYS[[u]])), KNOWN) for u in range(6)]
     errors = []
     for work in (1e6, 1.6e7):
-        monkeypatch.setattr(table_samplers, "MAX_WORK", work)
+        monkeypatch.setattr(response_map_samplers, "MAX_WORK", work)
         errors.append([tempered_posterior(own, KNOWN, np.uint64(1)).error.max() for own in tables])
     few, many = np.mean(errors, axis=1)
     assert many < 0.6 * few
@@ -98,7 +98,7 @@ def test_more_work_is_less_error(monkeypatch):
 def test_the_same_key_gives_the_same_bits():
     device = device_of(GRR(universe=30, epsilon=2.0), memoize=True)
     adversary = Adversary.weak(Universe.sized(30, {"a": 8, "b": 8}))
-    tables = tables_of(device.likelihood({"value": np.array([0, 3, 3, 9, 21, 3, 0])}), adversary)
+    tables = response_counts(device.likelihood({"value": np.array([0, 3, 3, 9, 21, 3, 0])}), adversary)
     one, other = (tempered_posterior(tables, adversary, np.uint64(5)) for _ in range(2))
     np.testing.assert_array_equal(one, other)
 
@@ -109,9 +109,9 @@ def test_the_same_key_gives_the_same_bits():
 def test_slots_without_a_choice_need_no_chain_to_move():
     """One slot is free: the sampler pads it, and must still end."""
     base, mass = np.array([[0.3, 0.0, 0.0], [0.0, 0.4, 0.0]]), np.array([[0.0, 0.0, 1.0]])
-    tables = ResponseTables(mass, np.log([[0.2, 0.3, 0.5]]), np.array([4, 6]), base, (0.0, 1.0))
+    tables = ResponseCounts(mass, np.log([[0.2, 0.3, 0.5]]), np.array([4, 6]), base, (0.0, 1.0))
     for own in (tables, tables._replace(mass=mass[:0], log_response_prob=tables.log_response_prob[:0])):
-        scores, found = table_sum(own, KNOWN), tempered_posterior(own, KNOWN, np.uint64(1))
+        scores, found = exact_response_sum(own, KNOWN), tempered_posterior(own, KNOWN, np.uint64(1))
         np.testing.assert_allclose(found.posterior, scores / scores.sum(), atol=4 * found.error.max() + 1e-3)
 
 
@@ -167,7 +167,7 @@ def test_few_objects_have_no_unstated_error():
     for user, trace in enumerate(draw_traces(universe, adversary.popularity, truth, 30)):
         reports = reports_of(device, trace[None], KEYS[[user]])
         found = user_posterior(device, reports, adversary)
-        sampled = allocated_posterior(tables_of(device.likelihood(reports), adversary), adversary, KEYS[user])
+        sampled = allocated_posterior(response_counts(device.likelihood(reports), adversary), adversary, KEYS[user])
         off.append(sampled.posterior[0] - found.posterior[0])
         error.append(np.hypot(sampled.error[0], found.error[0]))
     assert variance_ratio(np.array(off), np.array(error))[0] < 1.4
@@ -184,7 +184,7 @@ def test_nearly_as_many_groups_as_slots():
         evidence = device.likelihood(reports_of(device, trace[None], KEYS[[user]]))
         groups = np.bincount(evidence.distribution.response)
         exact = normalized(exact_scores(evidence.distribution.log_response_prob, groups, adversary), adversary)
-        sampled = allocated_posterior(tables_of(evidence, adversary), adversary, KEYS[user])
+        sampled = allocated_posterior(response_counts(evidence, adversary), adversary, KEYS[user])
         off.append(sampled.posterior[0] - exact[0])
         error.append(sampled.error[0])
     low, high = variance_ratio(np.array(off), np.array(error))

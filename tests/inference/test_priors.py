@@ -9,7 +9,7 @@ from scipy import integrate, special, stats
 from poolscope.core.errors import InputError
 from poolscope.game.game import play
 from poolscope.inference.posterior import behavior_posterior, posterior_of_likelihood
-from poolscope.inference.quadrature import RUNGS, axis, capacity
+from poolscope.inference.quadrature import RUNGS, axis, max_spread
 from poolscope.population.behavior import Behavior, draw_users
 from poolscope.population.priors import Beta, StepDensity
 from poolscope.population.universe import Universe
@@ -69,7 +69,7 @@ def test_few_nodes_suffice_where_no_step_is_low(nodes):
     weights = TABLES["rough"]
     assert StepDensity(weights).sharpness == 0
     x, complement, weight = StepDensity(weights).rule(nodes)
-    degree = int(capacity(nodes))
+    degree = int(max_spread(nodes))
     for j in range(0, degree + 1, max(1, degree // 40)):
         logs = j * np.log(x) + (degree - j) * np.log(complement) - special.betaln(j + 1, degree - j + 1)
         expected = moment(weights, j, degree) / special.beta(j + 1, degree - j + 1)

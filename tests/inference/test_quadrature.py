@@ -9,11 +9,11 @@ from poolscope.inference.quadrature import (
     RUNGS,
     TOLERANCE,
     axis,
-    capacity,
     fixed_rule,
     high_polynomials,
+    max_sharpness,
+    max_spread,
     point_axis,
-    resolution,
 )
 from poolscope.population.behavior import Behavior
 from poolscope.population.priors import Beta, FunctionDensity
@@ -48,7 +48,7 @@ def bernstein_error(degree, nodes):
 
 @pytest.mark.parametrize("nodes", [n for n in RUNGS if n <= 96])
 def test_capacity_keeps_the_bernstein_bound(nodes):
-    mean = capacity(nodes)
+    mean = max_spread(nodes)
     degrees = np.arange(2 * nodes, int(mean + 12 * np.sqrt(mean) + 30))
     # log e_K is smooth in K, so some of them will do
     some = np.unique(np.linspace(degrees[0], degrees[-1], 60).astype(int))
@@ -60,15 +60,15 @@ def test_capacity_keeps_the_bernstein_bound(nodes):
 
 def test_bound_is_not_idle():
     """A spread half as large again is seen to fail."""
-    assert bernstein_error(int(1.5 * capacity(32)), 32) > 1e-10
+    assert bernstein_error(int(1.5 * max_spread(32)), 32) > 1e-10
 
 
 def test_capacities_rise():
     assert np.all(np.diff(RUNGS) > 0)
-    assert np.all(np.diff([capacity(nodes) for nodes in RUNGS]) > 0)
-    assert capacity(RUNGS[0]) > 0
+    assert np.all(np.diff([max_spread(nodes) for nodes in RUNGS]) > 0)
+    assert max_spread(RUNGS[0]) > 0
     # 10,000 reports, the most that is promised, fit
-    assert capacity(RUNGS[-1]) > 10_000
+    assert max_spread(RUNGS[-1]) > 10_000
 
 
 @pytest.mark.parametrize("name", DENSITIES)
@@ -133,8 +133,8 @@ def test_ladders_end_where_the_reports_fit(name, reports):
     sizes = np.diff(ladder.offsets)
     np.testing.assert_array_equal(sizes, RUNGS[: len(sizes)])
     np.testing.assert_array_equal(ladder.degrees, 2 * sizes - 1)
-    np.testing.assert_allclose(ladder.resolutions, [resolution(size) - 2 * density.sharpness for size in sizes])
-    enough = [max(capacity(size) - 2 * density.sharpness, 2 * size - 1) >= reports for size in sizes]
+    np.testing.assert_allclose(ladder.resolutions, [max_sharpness(size) - 2 * density.sharpness for size in sizes])
+    enough = [max(max_spread(size) - 2 * density.sharpness, 2 * size - 1) >= reports for size in sizes]
     assert enough[-1]
     more = axis(density, reports + 200)
     np.testing.assert_array_equal(more.rules[:, : ladder.offsets[-1]], ladder.rules)
@@ -170,14 +170,14 @@ def test_coefficients_tell_the_sharpness(nodes, share):
     """Of bells x^j (1-x)^(s-j), which the rule integrates to the tolerance as long as it resolves them."""
     x, complement, weight = Beta().rule(nodes)
     high = high_polynomials(x, weight)
-    for s in (np.linspace(0.4, 1.2, 9) * resolution(nodes)).astype(int):
+    for s in (np.linspace(0.4, 1.2, 9) * max_sharpness(nodes)).astype(int):
         j = int(share * s)
         bell = np.exp(j * np.log(x) + (s - j) * np.log(complement) - special.betaln(j + 1, s - j + 1))
         c = high @ (weight * bell)
         found = -2 * nodes**2 / np.log((c[0] ** 2 + c[1] ** 2) ** 3 + c[2] ** 8)
         if s >= 2 * nodes:
             assert 0.9 * s < found < 1.5 * s
-        if s <= resolution(nodes):
+        if s <= max_sharpness(nodes):
             assert abs(weight @ bell - 1) < 20 * np.exp(TOLERANCE)
 
 
@@ -185,7 +185,7 @@ def test_one_rule_for_all_reports():
     rule = fixed_rule(Beta(), 180, 4)
     held = rule.shape[1] // 4
     assert rule.shape[1] == 4 * held
-    assert capacity(held) >= 180 > capacity(RUNGS[RUNGS.index(held) - 1])
+    assert max_spread(held) >= 180 > max_spread(RUNGS[RUNGS.index(held) - 1])
     assert rule[2].sum() == pytest.approx(1)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cases.memoized import ORACLE
 
-from poolscope.inference.memoized.table_samplers import TableSampler
-from poolscope.inference.memoized.tables import ResponseTables
+from poolscope.inference.memoized.response_map_samplers import TableSampler
+from poolscope.inference.memoized.tables import ResponseCounts
 from poolscope.kernels.memoized_table_chains import draw_behavior, gibbs_slot_pair, refresh
 
 COUNTS = np.array([5, 2, 1])
@@ -28,7 +28,7 @@ CASES = {
 
 
 def chain_of(base, rate, table):
-    tables = ResponseTables(MASS, LOG_LAW, COUNTS, base, rate)
+    tables = ResponseCounts(MASS, LOG_LAW, COUNTS, base, rate)
     sampler = TableSampler(tables, ORACLE)
     chain = sampler.start(np.uint64(1))
     chain.table[:] = table

@@ -10,7 +10,7 @@ from scipy import stats
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
 from poolscope.game.game import play
-from poolscope.inference.adversary import Adversary, views
+from poolscope.inference.adversary import Adversary, stacked_pool_weights
 from poolscope.inference.attack import posterior
 from poolscope.mechanisms import GRR, Channel, Empirical, Likelihood
 from poolscope.population.universe import Universe
@@ -49,7 +49,7 @@ def test_posterior_is_the_oracles():
 
 def test_what_nobody_sends_is_impossible():
     mechanism = Channel(universe=4, matrix=MATRIX)
-    view, _ = views([ADVERSARY])
+    view, _ = stacked_pool_weights([ADVERSARY])
     mass = mechanism.mass({"report": np.array([0, 3])}, view)
     assert not mass[1].any()
     np.testing.assert_allclose(mass, Likelihood.mass(mechanism, {"report": np.array([0, 3])}, view), rtol=1e-14)

@@ -15,7 +15,7 @@ from scipy import stats
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
-from poolscope.inference.adversary import Adversary, views
+from poolscope.inference.adversary import Adversary, stacked_pool_weights
 from poolscope.mechanisms import MECHANISMS, Likelihood, PoolWeights, Pure, make
 from poolscope.mechanisms.protocols import distinct, is_frequency_oracle, require_frequency_oracle, with_epsilon
 from poolscope.mechanisms.pure import ScoreOracle, SupportOracle
@@ -38,7 +38,7 @@ def two_views():
     first = Universe.sized(LARGE, {"a": 3, "b": 40, "c": 1})
     pool_of = np.arange(LARGE) % 5
     second = Universe(size=LARGE, pool_names=tuple("vwxyz"), pool_of=pool_of)
-    return views(
+    return stacked_pool_weights(
         [
             Adversary(name="1", universe=first, popularity=rng.random(LARGE)),
             Adversary(name="2", universe=second, popularity=rng.random(LARGE) ** 8),

@@ -12,7 +12,7 @@ from scipy import stats
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
-from poolscope.inference.adversary import Adversary, views
+from poolscope.inference.adversary import Adversary, stacked_pool_weights
 from poolscope.inference.attack import posterior
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms import Likelihood, Pure, make
@@ -338,7 +338,7 @@ def test_large_universes(name):
     universe = Universe.sized(100_000, {"a": 5000, "b": 20_000, "c": 1})
     mechanism = make(name, universe.size, {"epsilon": 3.0})
     oracle = Adversary(name="oracle", universe=universe, popularity=zipf(universe, 1.0))
-    view, _ = views([oracle, Adversary.weak(universe)])
+    view, _ = stacked_pool_weights([oracle, Adversary.weak(universe)])
     objects, keys = np.arange(99_800, 100_000), children(np.uint64(SEED), np.arange(200))
     reports = mechanism.report(objects, keys)
     mass = np.empty((len(objects), view.width))

@@ -18,7 +18,7 @@ from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import make
 from poolscope.metrics.bounds import NUMBERS, mean_success_bound, success_bound
-from poolscope.metrics.bounds import _missed as missed
+from poolscope.metrics.bounds import _type_2_error as missed
 from poolscope.metrics.records import summarize
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform as evenly
@@ -255,8 +255,8 @@ def test_nothing_bounds_objects_themselves_and_devices_that_keep_answers():
         (lambda: success_bound(-1, 7, 0.5), "epsilon must be at least 0"),
         (lambda: success_bound(math.nan, 7, 0.5), "epsilon must be at least 0"),
         (lambda: success_bound(1, -7, 0.5), "n must be at least 0"),
-        (lambda: success_bound(1, 7, 0.0), "best must be a probability above 0"),
-        (lambda: success_bound(1, 7, np.nan), "best must be a probability above 0"),
+        (lambda: success_bound(1, 7, 0.0), "prior_success must be a probability above 0"),
+        (lambda: success_bound(1, 7, np.nan), "prior_success must be a probability above 0"),
     ],
 )
 def test_messages(call, words):

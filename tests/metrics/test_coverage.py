@@ -6,7 +6,7 @@ from cases.coverage import LAWS, METRICS, coverage, partitions, truth
 from cases.synthetic import SEED
 from scipy import stats
 
-from poolscope.metrics.intervals import TAIL, clopper_pearson, quantile, ratio, share_above, share_of
+from poolscope.metrics.intervals import TAIL, clopper_pearson, precision_at_rank, quantile, ratio, share_of
 
 CROWDS = 300
 SLOW = {"ece": 60}
@@ -104,7 +104,7 @@ def test_a_top_share_is_held_where_success_falls_at_its_threshold(users):
     rng = np.random.default_rng([SEED, users])
     partitions, truth = steep(users, rng)
     guessed = np.array([users // 10])
-    ends = np.array([share_above(correct, guessed) for correct in partitions])[:, 1:, 0]
+    ends = np.array([precision_at_rank(correct, guessed) for correct in partitions])[:, 1:, 0]
     assert np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])) >= bound(CROWDS)
 
 
@@ -118,7 +118,7 @@ def test_a_threshold_that_is_taken_as_given_is_not_enough():
 def test_a_top_share_of_many_users_has_the_variance_of_its_law():
     rng, users = np.random.default_rng(SEED), 5000
     partitions, share = steep(users, rng)
-    _, low, high = np.array([share_above(correct, np.array([users // 10])) for correct in partitions])[:, :, 0].T
+    _, low, high = np.array([precision_at_rank(correct, np.array([users // 10])) for correct in partitions])[:, :, 0].T
     error = np.sqrt((share * (1 - share) + 0.9 * (share - _fall(0.1)) ** 2) / (users / 10))
     assert np.mean(high - low) == pytest.approx(2 * stats.norm.isf(TAIL) * error, rel=0.05)
 

@@ -14,11 +14,11 @@ from poolscope.mechanisms import GRR, LGRR, LOLOHA, LOSUE, DBitFlip, Rappor, Rep
 from poolscope.metrics import CumulativeEpsilon, cumulative_epsilon, memoized_by
 from poolscope.metrics.bounds import (
     composition_bound,
+    describe_epsilon,
+    describe_epsilons,
     devices_in_words,
     epsilon_of,
     in_days,
-    in_words,
-    of_each_in_words,
 )
 from poolscope.population.universe import Universe
 
@@ -59,13 +59,13 @@ def game(*, memoize=False, **limits):
 )
 def test_in_words(limits, words):
     played = game(**limits)
-    assert in_words([epsilon_of(played)], played.policy) == words
+    assert describe_epsilon([epsilon_of(played)], played.policy) == words
 
 
 def test_several_and_infinite_ones():
     policy = ReportingPolicy(reports_per_day=1)
     found = [cumulative_epsilon(epsilon, policy) for epsilon in (1.0, 4.0, math.inf)]
-    assert in_words(found, policy) == "ε = 1, 4, ∞ per report, 1 report per day: 365, 1,460, ∞ per year"
+    assert describe_epsilon(found, policy) == "ε = 1, 4, ∞ per report, 1 report per day: 365, 1,460, ∞ per year"
 
 
 @given(st.floats(1e-3, 50), st.floats(1e-3, 100), st.floats(0.01, 1), st.none() | st.integers(1, 10_000))
@@ -122,9 +122,9 @@ def test_what_all_memoized_responses_of_dbitflip_reveal(buckets, d):
 def test_each_mechanism_that_memoizes_has_a_phrase():
     fresh, kept = CumulativeEpsilon(report=1.0), CumulativeEpsilon(report=1.0, response=2.0, total=60.0)
     both = {"grr": [fresh, CumulativeEpsilon(report=2.0)], "l-grr": [kept], "oue": [fresh]}
-    facts = of_each_in_words(both, ReportingPolicy())
+    facts = describe_epsilons(both, ReportingPolicy())
     assert facts == ["ε = 1, 2 per report", "l-grr, ε = 1 per report: 2 per memoized response, 60 in total"]
-    assert of_each_in_words({"l-grr": [kept]}, ReportingPolicy()) == facts[1:]
+    assert describe_epsilons({"l-grr": [kept]}, ReportingPolicy()) == facts[1:]
 
 
 def test_a_bound_for_the_reports_that_are_linked():

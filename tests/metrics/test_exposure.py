@@ -82,9 +82,9 @@ def test_early_and_late_widen_who_is_exposed():
     shown = metrics.exposure(rows, 5).filter((pl.col("threshold") == 0.9) & (pl.col("n") == 5))
     assert shown.row(0)[2:5] == pytest.approx((2 / 4, share_of(1, 4).low, share_of(3, 4).high))
     many = pl.concat([rows] * 50)
-    value, low, high = metrics.reports_to_exposure(many, level=0.4)
+    value, low, high = metrics.reports_to_exposure(many, share=0.4)
     assert (value, low, high) == (5.0, 3.0, np.inf)
-    assert metrics.reports_to_exposure(many.select("exposed_at_90"), level=0.4) == (5.0, 5.0, 5.0)
+    assert metrics.reports_to_exposure(many.select("exposed_at_90"), share=0.4) == (5.0, 5.0, 5.0)
     assert metrics.exposed(rows, 0.5, 1) == share_of(4, 4)
 
 

@@ -14,10 +14,10 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import Fresh, make
-from poolscope.metrics.intervals import TAIL, exactly, quantile, share_of
+from poolscope.metrics.intervals import TAIL, known_value, quantile, share_of
 from poolscope.metrics.leakage import (
     SMALLEST_DOUBT,
-    _evenly,
+    _uniform_prior_security,
     bayes_risk_ratio,
     bayes_security,
     leakage_of,
@@ -27,7 +27,7 @@ from poolscope.metrics.leakage import (
     security_of,
 )
 from poolscope.metrics.precision import select
-from poolscope.metrics.records import prior_guess, summarize
+from poolscope.metrics.records import prior_success, summarize
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform, zipf
 from poolscope.population.universe import Universe
@@ -54,14 +54,14 @@ def test_definitions(right, security, bits):
 
 def test_intervals_are_those_of_the_precision():
     precision = share_of(60, 100)
-    security, bits = security_of(precision, exactly(0.25)), leakage_of(precision, exactly(0.25))
+    security, bits = security_of(precision, known_value(0.25)), leakage_of(precision, known_value(0.25))
     assert security.low == pytest.approx((1 - precision.high) / 0.75)
     assert security.high == pytest.approx((1 - precision.low) / 0.75)
     assert bits.low == pytest.approx(np.log2(precision.low / 0.25))
 
 
 def test_a_crowd_that_all_prefer_one_pool_has_no_security_to_lose():
-    assert np.isnan(security_of(share_of(10, 10), exactly(1.0)).value)
+    assert np.isnan(security_of(share_of(10, 10), known_value(1.0)).value)
 
 
 def test_evidence_is_what_the_odds_gained():
@@ -159,7 +159,7 @@ def test_it_is_less_than_at_the_prior_of_the_users():
     table = 1000 * np.array([[90, 5, 5], [5, 90, 5], [30, 30, 40]])
     found = least(table)
     assert found.value == pytest.approx(1 - 0.85, abs=1e-3)
-    at_prior = security_of(share_of(220_000, 300_000), exactly(1 / 3))
+    at_prior = security_of(share_of(220_000, 300_000), known_value(1 / 3))
     assert at_prior.value == pytest.approx(0.4)
     assert found.high < at_prior.low
 
@@ -183,7 +183,7 @@ def test_a_pool_that_nobody_prefers_may_leak_anything():
 def test_evenly_preferred_pools_have_half_of_the_error_on_one_side():
     """The high end is of exact binomial ends, from the beta distribution, at half of what one side may err."""
     right, users = np.array([12.0, 30.0, 45.0]), np.array([40.0, 60.0, 50.0])
-    value, high = _evenly(right, users)
+    value, high = _uniform_prior_security(right, users)
     low = stats.beta.ppf(TAIL / 2, right, users - right + 1)
     wrong = 1 - (right / users).mean()
     assert value == pytest.approx(wrong / (2 / 3))
@@ -233,10 +233,10 @@ def test_the_game_says_how_often_a_blind_guess_is_right():
         observations=[2],
     )
     # of pools that are not the scenario's nobody has said how they are preferred
-    assert [game.prior_guess(name) for name in ("x", "y", NON_PRIVATE)] == [6 / 9, None, 6 / 9]
+    assert [game.prior_success(name) for name in ("x", "y", NON_PRIVATE)] == [6 / 9, None, 6 / 9]
     x, y, plain = summarize(play(game, 50, 1), game, 1)
     for record in (x, plain):
         assert record.bayes_risk_ratio.value == pytest.approx((1 - record.precision.value) / (3 / 9))
         assert record.min_entropy_leakage.value == pytest.approx(np.log2(record.precision.value / (6 / 9)))
-    assert prior_guess(1 / 2, 30, 50) == (0.5, 0.5, share_of(30, 50).high)
+    assert prior_success(1 / 2, 30, 50) == (0.5, 0.5, share_of(30, 50).high)
     assert y.bayes_risk_ratio.high > (1 - y.precision.low) / 0.5

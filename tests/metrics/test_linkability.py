@@ -17,7 +17,7 @@ from poolscope.game import windows
 from poolscope.game.game import Game
 from poolscope.game.windows import two_windows
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.linkage import link_scores, mean_popularity
+from poolscope.inference.link_scores import link_scores, mean_popularity
 from poolscope.mechanisms import CMS, Fresh, device_of, make, reports_of
 from poolscope.metrics.linkability import FALSE_LINKS, linkability, roc_auc, tpr_at_fpr
 from poolscope.workflows.audit.run_folder import read_run

@@ -19,7 +19,7 @@ from poolscope.metrics.calibration import (
     gather,
 )
 from poolscope.metrics.intervals import TAIL, quantile, share_of
-from poolscope.metrics.precision import _falling, ranked
+from poolscope.metrics.precision import _descending_order, ranked
 
 OUTCOMES = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30).map(
     lambda rows: bare(*map(np.array, zip(*rows, strict=True)))
@@ -275,7 +275,7 @@ def test_the_order_of_users_is_that_of_confidence_and_then_of_the_lot(kinds):
     confidence = rng.choice(np.concatenate([[0.0, 1.0, 1.0 + 2e-16], rng.random(kinds)]), 3000)
     lot = rng.integers(0, 1 << 6, 3000) / (1 << 6) + rng.random(3000) / (1 << 40)
     expected = np.lexsort((lot, -np.round(confidence, 12)))
-    np.testing.assert_array_equal(_falling(confidence, lot), expected)
+    np.testing.assert_array_equal(_descending_order(confidence, lot), expected)
 
 
 @pytest.mark.parametrize("level", [0.01, 0.5, 1.0])

@@ -11,11 +11,11 @@ from oracle.bounds import exp, mpf
 
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import make
-from poolscope.metrics import lattice
+from poolscope.metrics import convolution
 from poolscope.metrics.shuffling import (
     shuffle_epsilon,
-    shuffled_epsilon_in_closed_form,
-    shuffled_epsilon_of,
+    shuffle_epsilon_closed_form,
+    shuffle_epsilon_of_mechanism,
 )
 
 ROUNDING = 1e-12
@@ -45,7 +45,7 @@ def test_published_numbers():
     """The stronger clones of Feldman, McMillan and Talwar; their first analysis has 0.1698, and 3.99 at 1,000."""
     assert shuffle_epsilon(4, 100_000, 1e-6) == pytest.approx(0.1182, abs=1e-4)
     assert shuffle_epsilon(4, 1_000, 1e-6) == pytest.approx(1.853, abs=1e-3)
-    assert shuffled_epsilon_in_closed_form(4, 100_000, 1e-6) == pytest.approx(0.5378, abs=5e-5)
+    assert shuffle_epsilon_closed_form(4, 100_000, 1e-6) == pytest.approx(0.5378, abs=5e-5)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1, 3])
@@ -127,7 +127,7 @@ def test_the_bound_of_a_mechanism_is_that_of_its_blanket(kind, universe, epsilon
     for devices, delta in ((1, 0.03), (6, 1e-4)):
         distributions = oracle.blanket(kinds(mechanism), devices)
         assert [float(sum(distribution.values())) for distribution in distributions] == pytest.approx([1, 1])
-        found = shuffled_epsilon_of(mechanism, devices, delta)
+        found = shuffle_epsilon_of_mechanism(mechanism, devices, delta)
         assert_least(distributions, found, delta)
         assert found <= shuffle_epsilon(epsilon, devices, delta) * (1 + STEP)
 
@@ -136,7 +136,7 @@ def test_the_bound_of_a_mechanism_is_that_of_its_blanket(kind, universe, epsilon
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
 def test_shuffled_responses_about_more_objects_are_told_apart_nearly_as_well_and_not_better(objects, delta):
     rows, devices = oracle.randomized_response(objects, 1.5), 7
-    found = shuffled_epsilon_of(make("grr", objects, {"epsilon": 1.5}), devices, delta)
+    found = shuffle_epsilon_of_mechanism(make("grr", objects, {"epsilon": 1.5}), devices, delta)
     for others in ([2] * 6, [0] * 6, [0, 0, 0, 1, 1, 2]):
         rest = [rows[x] for x in others]
         one, other = (oracle.histograms([rows[x], *rest]) for x in (0, 1))
@@ -157,7 +157,7 @@ def test_what_a_report_supports_bounds_every_pair_of_objects(kind, universe, eps
 
 def test_a_mechanism_that_is_not_pure_has_the_bound_of_its_epsilon():
     she = make("she", 5, {"epsilon": 2.0})
-    assert shuffled_epsilon_of(she, 100, 1e-4) == shuffle_epsilon(2.0, 100, 1e-4)
+    assert shuffle_epsilon_of_mechanism(she, 100, 1e-4) == shuffle_epsilon(2.0, 100, 1e-4)
 
 
 # Rounds
@@ -185,7 +185,7 @@ def test_rounds_add_up_as_their_square_root_at_first_and_never_to_more_than_the_
 @given(EPSILONS, EPSILONS, st.integers(1, 10**6), st.integers(1, 10**6), st.floats(1e-12, 0.5), st.floats(1e-12, 0.5))
 @settings(deadline=None, max_examples=15)
 def test_more_devices_and_more_delta_hide_better(epsilon, other, devices, more, delta, larger):
-    for bound in (shuffle_epsilon, shuffled_epsilon_in_closed_form):
+    for bound in (shuffle_epsilon, shuffle_epsilon_closed_form):
         hidden = bound(min(epsilon, other), max(devices, more), max(delta, larger))
         shown = bound(max(epsilon, other), min(devices, more), min(delta, larger))
         assert 0 <= hidden <= shown * (1 + STEP) + ROUNDING
@@ -195,7 +195,7 @@ def test_more_devices_and_more_delta_hide_better(epsilon, other, devices, more, 
 @given(EPSILONS, st.integers(1, 10**7), st.floats(1e-12, 0.5))
 @settings(deadline=None, max_examples=15)
 def test_the_closed_form_is_never_below(epsilon, devices, delta):
-    closed = shuffled_epsilon_in_closed_form(epsilon, devices, delta)
+    closed = shuffle_epsilon_closed_form(epsilon, devices, delta)
     assert shuffle_epsilon(epsilon, devices, delta) <= closed + ROUNDING
 
 
@@ -209,7 +209,7 @@ def test_many_devices_are_those_of_the_normal_limit():
     assert float(normal) == pytest.approx(delta, rel=0.02)
 
 
-@pytest.mark.parametrize("bound", [shuffle_epsilon, shuffled_epsilon_in_closed_form])
+@pytest.mark.parametrize("bound", [shuffle_epsilon, shuffle_epsilon_closed_form])
 def test_limits_of_shuffling(bound):
     assert bound(0, 1000, 1e-6) == 0
     assert bound(math.inf, 1000, 1e-6) == math.inf
@@ -226,7 +226,7 @@ def test_large_epsilons_have_their_digits():
 
 def test_a_coarse_lattice_is_above_a_fine_one(monkeypatch):
     fine = shuffle_epsilon(1, 10_000, 1e-6)
-    monkeypatch.setattr(lattice, "FINEST", 2)
+    monkeypatch.setattr(convolution, "FINEST", 2)
     coarse = shuffle_epsilon(1, 10_000, 1e-6)
     assert fine * 1.0005 < coarse < fine * 1.05
 
@@ -238,8 +238,8 @@ def test_a_coarse_lattice_is_above_a_fine_one(monkeypatch):
         (lambda: shuffle_epsilon(1, 0, 0.1), "devices must be at least 1"),
         (lambda: shuffle_epsilon(1, 10, 0.0), "delta must be above 0 and below 1"),
         (lambda: shuffle_epsilon(1, 10, 0.1, rounds=0), "rounds must be at least 1"),
-        (lambda: shuffled_epsilon_of(make("grr", 4, {"epsilon": 1.0}), 0, 0.1), "devices must be at least 1"),
-        (lambda: shuffled_epsilon_in_closed_form(1, 10, 1.0), "delta must be above 0 and below 1"),
+        (lambda: shuffle_epsilon_of_mechanism(make("grr", 4, {"epsilon": 1.0}), 0, 0.1), "devices must be at least 1"),
+        (lambda: shuffle_epsilon_closed_form(1, 10, 1.0), "delta must be above 0 and below 1"),
     ],
 )
 def test_messages(call, words):

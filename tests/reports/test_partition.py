@@ -8,7 +8,7 @@ from oracle.kinds import KINDS, large
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.randomness import children
-from poolscope.inference.adversary import Adversary, views
+from poolscope.inference.adversary import Adversary, stacked_pool_weights
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 from poolscope.reports.estimators import METHODS
@@ -16,7 +16,9 @@ from poolscope.reports.files import masses, sent_masses
 from poolscope.reports.frequencies import FrequencyCounter, frequencies
 
 UNIVERSE = Universe.sized(LARGE, {"a": 30, "b": 40})
-VIEW, _ = views([Adversary.weak(UNIVERSE), Adversary(name="o", universe=UNIVERSE, popularity=zipf(UNIVERSE, 1.0))])
+VIEW, _ = stacked_pool_weights(
+    [Adversary.weak(UNIVERSE), Adversary(name="o", universe=UNIVERSE, popularity=zipf(UNIVERSE, 1.0))]
+)
 OBJECTS, KEYS = np.arange(600) % LARGE, children(np.uint64(5), np.arange(600))
 FEW = {"cms": {"hashes": 20}, "hcms": {"hashes": 20}, "rappor": {"cohorts": 20}}
 

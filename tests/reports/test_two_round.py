@@ -8,7 +8,7 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
 from poolscope.devices.loloha import published_values
-from poolscope.devices.longitudinal import instantaneous_response
+from poolscope.devices.longitudinal import instantaneous_epsilon_for
 from poolscope.mechanisms import LGRR, LOLOHA, LOSUE, LOUE, LSOUE, LSUE, DBitFlip, PIRappor, device_of, reports_of
 from poolscope.reports.estimators import variance_of_linear
 from poolscope.reports.frequencies import frequencies, simulate_frequencies
@@ -162,7 +162,7 @@ def test_the_best_number_of_values_has_the_least_variance():
 
 def test_extreme_epsilons():
     """No overflow, and without noise again where both epsilons are the same."""
-    assert instantaneous_response(3.0, 3.0, 5) == math.inf
+    assert instantaneous_epsilon_for(3.0, 3.0, 5) == math.inf
     for epsilon in (1e-3, 30.0, 600.0):
         for kind in (LGRR, LSUE, LOLOHA):
             mechanism = kind(universe=SIZE, epsilon=epsilon)

@@ -49,7 +49,7 @@ class Twice:
     def __init__(self, mechanism: ps.Mechanism) -> None:
         self.mechanism = mechanism
 
-    def sent(
+    def send(
         self, objects: NDArray[np.int64], users: NDArray[np.uint64], event_index: NDArray[np.int64]
     ) -> ps.mechanisms.Reports:
         return self.mechanism.report(objects, users + event_index.astype(np.uint64))
@@ -137,7 +137,7 @@ def on_arrays(game: ps.Game) -> None:
     posterior: NDArray[np.float64] = ps.posterior(mechanism, reports, game.adversaries[0])
     likelihood = [[1.0, 3.0, 1.0, 1.0], [1.0, 3.0, 1.0, 1.0]]
     same_shape: NDArray[np.float64] = ps.posterior_of_likelihood(likelihood)
-    learned: ps.Learned = ps.behavior_posterior(likelihood)
+    learned: ps.BehaviorPosterior = ps.behavior_posterior(likelihood)
     counted: ps.Frequencies = ps.frequencies(mechanism, reports)
     print(posterior.shape, same_shape.shape, learned.gamma, counted.popularity)
 
@@ -170,7 +170,7 @@ def mechanisms(universe: ps.Universe) -> list[ps.mechanisms.Mechanism]:
     return [
         adapted,
         ps.mechanisms.make("grr", SIZE, {"epsilon": 2.0}),
-        ps.mechanisms.composed(grr, "grr", epsilon_1=0.5),
+        ps.mechanisms.with_instantaneous_round(grr, "grr", epsilon_1=0.5),
         ps.mechanisms.BLH(universe=SIZE, epsilon=1.0),
         ps.mechanisms.CMS(universe=SIZE, epsilon=4.0, m=16, hashes=8),
         ps.mechanisms.DBitFlip(universe=SIZE, epsilon=1.0, buckets=10, d=4),
@@ -228,7 +228,7 @@ def devices(made: list[ps.Mechanism]) -> None:
                 pass
     kept: ps.metrics.MemoizedResponses | None = ps.metrics.memoized_by(ps.mechanisms.Memoized(made[1]))
     policy: ps.mechanisms.ReportingPolicy = ps.mechanisms.ReportingPolicy(reports_per_day=2.0, cap=90)
-    sent: ps.mechanisms.ReportBatch = policy.sent(np.array([[3, 4, 5]]), keys)
+    sent: ps.mechanisms.ReportedEvents = policy.select_events(np.array([[3, 4, 5]]), keys)
     spent: ps.metrics.CumulativeEpsilon = ps.metrics.cumulative_epsilon(4.0, policy, memoized=kept)
     print(sent.lengths, spent.year)
 
@@ -256,10 +256,10 @@ def numbers(game: ps.Game, outcomes: pl.DataFrame) -> None:
     ]
     shares: list[float] = [
         ps.metrics.ece_null_p95(rows, seed=1),
-        ps.metrics.success_bound(epsilon=1.0, n=2, best=1 / 3),
+        ps.metrics.success_bound(epsilon=1.0, n=2, prior_success=1 / 3),
         ps.metrics.shuffle_epsilon(4.0, devices=100_000, delta=1e-6),
-        ps.metrics.shuffled_epsilon_in_closed_form(1.0, devices=10_000, delta=1e-6),
-        ps.metrics.shuffled_epsilon_of(game.mechanism, devices=100_000, delta=1e-6),
+        ps.metrics.shuffle_epsilon_closed_form(1.0, devices=10_000, delta=1e-6),
+        ps.metrics.shuffle_epsilon_of_mechanism(game.mechanism, devices=100_000, delta=1e-6),
         float(ps.metrics.successes(rows).mean()),
     ]
     pools: list[ps.metrics.PoolRecord] = ps.metrics.per_pool(rows, 10)

@@ -22,11 +22,11 @@ from poolscope.workflows.advise.records import Finding
 from poolscope.workflows.advise.refine import CapRefinement, Deployment, EpsilonRefinement, Proposal, play_choice
 from poolscope.workflows.advise.search import (
     Trial,
-    aim_of,
-    all_of,
-    confirmable,
+    combine_verdicts,
+    max_confirmable_share,
     max_epsilon_for_error,
     min_epsilon_for_error,
+    target_with_margin,
     verdict,
 )
 from poolscope.workflows.advise.simulation import Exposures, Simulator, simulator_of
@@ -45,17 +45,17 @@ def test_a_verdict_is_by_the_interval(exposed, users, expected):
 
 
 def test_all_targets_must_be_met():
-    assert all_of("yes", "yes") == "yes"
-    assert all_of("yes", "undecided") == "undecided"
-    assert all_of("undecided", "no") == "no"
+    assert combine_verdicts("yes", "yes") == "yes"
+    assert combine_verdicts("yes", "undecided") == "undecided"
+    assert combine_verdicts("undecided", "no") == "no"
 
 
 @pytest.mark.parametrize("users", [60, 400, 16_000])
 def test_what_is_confirmable_has_an_interval_below_the_target(users):
-    hits = round(confirmable(0.05, users) * users)
+    hits = round(max_confirmable_share(0.05, users) * users)
     assert share_of(hits + 1, users).high > 0.05
     assert hits == 0 or share_of(hits, users).high <= 0.05
-    assert 0.75 * 0.05 <= aim_of(0.05, users, users) < 0.05
+    assert 0.75 * 0.05 <= target_with_margin(0.05, users, users) < 0.05
 
 
 # Settings that use what is allowed, on a law of exposure that is known
@@ -160,7 +160,7 @@ def test_a_cap_that_was_asked_for_is_tried_where_it_may_hold(held_out):
     refined = CapRefinement(candidate, candidate.coarse(epsilon))
     found, attempts = refine.verify(refined, candidate.simulator)
     assert [attempt.cap for attempt in attempts] == [found.choice.cap] == [REPORTS]
-    aim = aim_of(TARGET, USERS, USERS)
+    aim = target_with_margin(TARGET, USERS, USERS)
     assert refined.at(aim, aim).choice.cap < REPORTS
 
 

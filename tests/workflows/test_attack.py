@@ -30,7 +30,7 @@ from poolscope.reports.frequencies import frequencies
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.workflows import obfuscate as obfuscating
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.attack.shuffle import name_hashes
+from poolscope.workflows.attack.partitioning import name_hashes
 from poolscope.workflows.estimate import estimate
 from poolscope.workflows.obfuscate import Obfuscated, obfuscate
 

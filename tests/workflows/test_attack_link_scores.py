@@ -7,7 +7,7 @@ from cases.report_files import command, game_traces, scenario_of, write_traces
 from cases.synthetic import SEED
 
 from poolscope.core.errors import InputError
-from poolscope.inference.linkage import link_scores
+from poolscope.inference.link_scores import link_scores
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.workflows.attack import attack as attacking
@@ -79,7 +79,7 @@ def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
     scenario = scenario_of(tmp_path, mechanism=f"{SKETCH}[devices]\nmemoize = true\n", adversaries=STRONG)
     monkeypatch.setattr(linking, "MAX_PSEUDONYMS", 100)
     rule = r"reports\.parquet: must have at most 100 reports to be linked, got 240; use a subset of the users"
-    monkeypatch.setattr(linking, "prepared", None)  # nothing is begun
+    monkeypatch.setattr(linking, "prepare_attack", None)  # nothing is begun
     with pytest.raises(InputError, match=rule):
         link_users(path, scenario, tmp_path / "links.csv")
     pl.DataFrame({"user": ["a"] * 101, "value": ["1"] * 101}).write_csv(tmp_path / "many.csv")
@@ -91,7 +91,7 @@ def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
 def test_the_command_refuses_before_it_attacks(tmp_path, capsys, monkeypatch):
     _, path = sent(tmp_path, SKETCH)
     monkeypatch.setattr(linking, "MAX_PSEUDONYMS", 100)
-    monkeypatch.setattr(attacking, "prepared", None)
+    monkeypatch.setattr(attacking, "prepare_attack", None)
     at = "attack", path, "--scenario", tmp_path / "small.toml", "--out", tmp_path / "posteriors.csv"
     assert command(*at, "--link-scores", tmp_path / "links.csv") == 2
     assert "must have at most 100 reports to be linked, got 240" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.attack.one_user import attack_user
-from poolscope.workflows.attack.scoring import prepared
+from poolscope.workflows.attack.scoring import prepare_attack
 from poolscope.workflows.obfuscate import obfuscate
 
 KEPT = "[devices]\nmemoize = true\n"
@@ -61,7 +61,7 @@ def of_users(path, scenario):
 
 
 def adversaries_of(path, scenario):
-    with prepared(path, scenario, None, None, 0, 1 << 30, Local(), path.parent) as ready:
+    with prepare_attack(path, scenario, None, None, 0, 1 << 30, Local(), path.parent) as ready:
         return ready.scorer.adversaries
 
 

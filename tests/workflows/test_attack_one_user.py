@@ -15,7 +15,7 @@ from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.attack.one_user import attack_user
-from poolscope.workflows.attack.scoring import prepared
+from poolscope.workflows.attack.scoring import prepare_attack
 from poolscope.workflows.obfuscate import obfuscate
 
 CURIOUS = WEAK + '[[adversary]]\nname = "curious"\npopularity = "estimated"\n'
@@ -69,7 +69,7 @@ def test_a_story_ends_in_the_posterior_of_the_library(folder):
     mechanism = build_mechanism(scenario, scenario.universe())
     users, reports = read_reports(path / "reports.parquet", mechanism, scenario.universe())
     own = {name: column[(users == "user 3").to_numpy()] for name, column in reports.items()}
-    with prepared(path / "reports.parquet", scenario, None, None, 0, 1 << 30, Local(), path) as ready:
+    with prepare_attack(path / "reports.parquet", scenario, None, None, 0, 1 << 30, Local(), path) as ready:
         adversaries = ready.scorer.adversaries
     for adversary in adversaries:
         mine = story.table.filter(pl.col("adversary") == adversary.name)

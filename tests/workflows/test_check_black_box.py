@@ -25,7 +25,7 @@ from poolscope.mechanisms import adapt, make
 from poolscope.workflows.check.candidates import learn
 from poolscope.workflows.check.check import check
 from poolscope.workflows.check.distribution import ReportSample
-from poolscope.workflows.check.sampling import NO_BIT, exactly, last_bit
+from poolscope.workflows.check.sampling import NO_BIT, bit_identical, last_bit
 
 SAMPLES = 40_000
 
@@ -127,7 +127,7 @@ def test_last_bits():
     exponent, zeros = last_bit(values)
     assert exponent.tolist() == [0, -2, 0, -52, -60, 1, NO_BIT, NO_BIT]
     assert zeros.tolist() == [52, 51, 51, 0, 52, 51, NO_BIT, NO_BIT]
-    assert len(set(exactly(np.array([0.0, -0.0, np.nan])).tolist())) == 3
+    assert len(set(bit_identical(np.array([0.0, -0.0, np.nan])).tolist())) == 3
 
 
 # Generators

@@ -9,7 +9,7 @@ from scipy import stats
 
 from poolscope.cli.check import rows, sentence
 from poolscope.mechanisms import adapt, make
-from poolscope.workflows.check.bounds import BoundPlan, is_clear, plan
+from poolscope.workflows.check.bounds import BoundPlan, is_significant, plan
 from poolscope.workflows.check.check import check
 from poolscope.workflows.check.distribution import FitCounter, ReportSample, posterior
 
@@ -50,9 +50,9 @@ def test_most_is_spent_on_what_is_rare():
 
 
 def test_a_choice_is_clear_when_counts_prove_half_of_what_they_suggest():
-    assert is_clear(np.array([500, 50]), np.array([1000, 1000]))
-    assert not is_clear(np.array([11, 2]), np.array([200, 200]))
-    assert not is_clear(np.array([0, 0]), np.array([200, 200]))
+    assert is_significant(np.array([500, 50]), np.array([1000, 1000]))
+    assert not is_significant(np.array([11, 2]), np.array([200, 200]))
+    assert not is_significant(np.array([0, 0]), np.array([200, 200]))
 
 
 @pytest.mark.parametrize("kind", ["grr", "ss"])

@@ -11,9 +11,9 @@ from poolscope.mechanisms import make
 from poolscope.workflows.check.bounds import (
     BoundPlan,
     best_event,
-    detectable,
     guess_bound,
     isolated_rows,
+    min_detectable_epsilon,
     plan,
 )
 from poolscope.workflows.check.check import check
@@ -36,7 +36,7 @@ from poolscope.workflows.check.sampling import (
 def test_a_detectable_epsilon_is_found_in_nine_of_ten_tests(rate, claimed):
     rng, runs = np.random.default_rng(SEED), 4000
     planned = plan((min(0.9, rate * np.exp(claimed)), rate), 20_000, 0.05)
-    epsilon = detectable(planned, rate, claimed)
+    epsilon = min_detectable_epsilon(planned, rate, claimed)
     other = min(rate, np.exp(-epsilon))
     ones = rng.binomial(planned.trials, planned.share, size=runs)
     hits = rng.binomial(ones, min(1.0, other * np.exp(epsilon)))
@@ -49,11 +49,11 @@ def test_a_detectable_epsilon_is_found_in_nine_of_ten_tests(rate, claimed):
 
 def test_what_is_detectable_has_ends():
     planned = BoundPlan(trials=1000, share=0.5, error=0.05, part=None)
-    assert detectable(planned, 1e-200, 1.0) == np.inf, "the event never happens"
-    assert np.isnan(detectable(planned, 0.1, np.nan))
-    assert detectable(planned, 0.1, np.inf) == np.inf
+    assert min_detectable_epsilon(planned, 1e-200, 1.0) == np.inf, "the event never happens"
+    assert np.isnan(min_detectable_epsilon(planned, 0.1, np.nan))
+    assert min_detectable_epsilon(planned, 0.1, np.inf) == np.inf
     more = BoundPlan(trials=100_000, share=0.5, error=0.05, part=None)
-    assert 1 < detectable(more, 0.1, 1.0) < detectable(planned, 0.1, 1.0)
+    assert 1 < min_detectable_epsilon(more, 0.1, 1.0) < min_detectable_epsilon(planned, 0.1, 1.0)
 
 
 def test_a_check_says_what_could_have_been_found():

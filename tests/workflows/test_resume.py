@@ -341,7 +341,7 @@ def test_a_long_manifest_is_not_written_for_every_block(tmp_path, monkeypatch):
     monkeypatch.setattr(run_folder.time, "monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(run_folder, "write_text", lambda path, text: written.append(json.loads(text)))
     kept = Manifest(**{**GOOD, "parts": {}})
-    with run_folder.Keeper(kept, tmp_path) as keeper:
+    with run_folder.ManifestWriter(kept, tmp_path) as keeper:
         for number in range(100):
             keeper.add(run_folder.PlayedBlock(f"part-{number:06d}.parquet", "0"))
     assert len(written) < 10

@@ -12,7 +12,15 @@ from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.text import number
 from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation
 from poolscope.workflows.advise.search import Trial
-from poolscope.workflows.advise.text import NO_BETTER, asked, best_in_all, events, share_or_count, spent_in_words, total
+from poolscope.workflows.advise.text import (
+    NO_BETTER,
+    best_in_all,
+    events,
+    format_total_epsilon,
+    question_text,
+    share_or_count,
+    spent_in_words,
+)
 from poolscope.workflows.advise.text import number as digits
 from poolscope.workflows.advise.variants import MATCHED
 
@@ -33,7 +41,7 @@ def print_advice(advice: Advice, report: Path, seconds: float) -> None:
         console.say_item(name, line, width)
     for line in advice.relaxations:
         console.say(line)
-    console.say(f"Question: {asked(advice.question, advice.scenario)}")
+    console.say(f"Question: {question_text(advice.question, advice.scenario)}")
     console.say(" ".join(advice.assumptions[:2]))
     _findings(advice).print(console)
     _sensitivity(advice).print(console)
@@ -107,7 +115,10 @@ def _alternatives(advice: Advice) -> TextTable:
     title = f"Alternatives, horizon {advice.question.horizon:,} {events(advice.scenario)}, no cap"
     table = TextTable(title=title, heads=heads, keys=1, left=("mechanism",), box=None)
     for one in advice.alternatives:
-        cap, epsilons = cap_text(one.cap.value, advice.horizon), (digits(one.epsilon), total(one.total_epsilon))
+        cap, epsilons = (
+            cap_text(one.cap.value, advice.horizon),
+            (digits(one.epsilon), format_total_epsilon(one.total_epsilon)),
+        )
         table.add(
             one.criterion, one.mechanism, *epsilons, *_shares(one), cap, three_digits(one.rmse), one.meets_targets
         )

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import counted
-from poolscope.inference.levels import at_least, in_percent
+from poolscope.inference.thresholds import at_least, in_percent
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.linkability import Linkability
 from poolscope.metrics.records import EXPOSING, Record

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from poolscope.cli.terminal import Terminal
 from poolscope.workflows.check.bounds import GuessBound
-from poolscope.workflows.check.distribution import DISTRIBUTION_CONFIDENCE, Fit, Share
+from poolscope.workflows.check.distribution import DISTRIBUTION_CONFIDENCE, LikelihoodFit, SupportProbabilityCheck
 from poolscope.workflows.check.independence import Independence
 from poolscope.workflows.check.verdict import LowerBound, SampledVerdict, Verdict
 
@@ -100,12 +100,12 @@ def _guessed(guessed: GuessBound) -> str:
     return f"ε ≥ {guessed.epsilon:.4g}: {guessed.share} correct among {guessed.objects:,} objects, from {guessed.rule}"
 
 
-def _share(share: Share) -> str:
+def _share(share: SupportProbabilityCheck) -> str:
     judged = {True: "", False: ": differs", None: ": too few objects to decide"}[share.passed]
     return f"{share.stated:.4g}, {share.low:.4g}–{share.high:.4g} ({100 * DISTRIBUTION_CONFIDENCE:g}% CI){judged}"
 
 
-def _fit(fit: Fit, name: str) -> str:
+def _fit(fit: LikelihoodFit, name: str) -> str:
     judged = "" if fit.passed else ": differs"
     found = f"{fit.stated:.4g}, {fit.low:.4g}–{fit.high:.4g} ({100 * DISTRIBUTION_CONFIDENCE:g}% CI)"
     return f"{found} for {fit.reports:,} reports of object {name}{judged}"

@@ -10,7 +10,7 @@ from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import counted
 from poolscope.html.compare import interval_note, summary_text
 from poolscope.html.tables import bits, count, decimal, error, log_odds, share
-from poolscope.inference.levels import at_least, in_percent
+from poolscope.inference.thresholds import at_least, in_percent
 from poolscope.metrics.records import EXPOSING
 from poolscope.metrics.text import mcse_text, number, unit_of
 from poolscope.workflows.compare import Comparison, Configuration

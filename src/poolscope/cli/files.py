@@ -12,7 +12,7 @@ from rich.text import Text
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import visible
-from poolscope.inference.levels import at_least
+from poolscope.inference.thresholds import at_least
 
 if TYPE_CHECKING:
     # a command imports its own workflow only
@@ -48,7 +48,7 @@ METHODS = {
 
 def print_attack(found: Inferred, out: Path | None, page: Path | None = None, joined: Path | None = None) -> None:
     """Print the confidence and guesses of each adversary; without an output file also the first rows."""
-    from poolscope.workflows.attack.attack import chance_of, estimate_of, joined_in_words
+    from poolscope.workflows.attack.attack import joined_in_words, mcse_note, popularity_estimate_note
 
     console = Terminal()
     if found.joined is not None:
@@ -64,7 +64,7 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None, jo
     note = "Confidence: mean posterior probability of the guess"
     note += "." if found.evaluation else "; without --ground-truth, correctness is unknown."
     console.print(note, style="dim", highlight=False)
-    for sentence in filter(None, (estimate_of(found), chance_of(found))):
+    for sentence in filter(None, (popularity_estimate_note(found), mcse_note(found))):
         console.print(sentence, style="dim", highlight=False)
     _print_verdict(console, found.violations)
     _print_place(console, "Posteriors", out)

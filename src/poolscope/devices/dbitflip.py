@@ -109,7 +109,7 @@ class DBitFlip(ScoreOracle, Likelihood):
         return self.epsilon
 
     @property
-    def memoized_responses(self) -> int:
+    def max_memoized_responses(self) -> int:
         r"""Number of responses with different distributions: one for each bucket of J, and one for all other buckets.
 
         A bucket outside J sets none of the d bits, so that the responses of two such buckets have one distribution and
@@ -136,7 +136,7 @@ class DBitFlip(ScoreOracle, Likelihood):
         kernels.flip_bits(buckets, keys, self.buckets, as_fixed_point(self.flip), as_fixed_point(self.flip), out)
         return out
 
-    def sent(self, positions: NDArray[np.uint64], responses: NDArray[np.uint64]) -> Reports:
+    def pack_report(self, positions: NDArray[np.uint64], responses: NDArray[np.uint64]) -> Reports:
         """Return the reports with these bits at these positions."""
         at, bits = as_bytes(positions, self.buckets), as_bytes(responses & positions, self.buckets)
         return {"positions": at, "bits": bits}
@@ -144,7 +144,7 @@ class DBitFlip(ScoreOracle, Likelihood):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         responses = self.responses(self.bucket_of[objects], children(keys, 1))
-        return self.sent(self.positions(children(keys, 0)), responses)
+        return self.pack_report(self.positions(children(keys, 0)), responses)
 
     def checked(self, reports: Reports) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Return positions and bits as bytes; check that there are d positions, and no bit elsewhere."""
@@ -195,15 +195,15 @@ class DBitFlip(ScoreOracle, Likelihood):
     # Counts
 
     @property
-    def blank(self) -> float:
+    def unsampled_score(self) -> float:
         """Score of a bit that is not among the positions: xi, rounded to the grid."""
         return round(self.flip * GRID) / GRID
 
     def moments(self, one: float) -> tuple[float, float]:
         """Return mean and variance of the score of a bucket whose bit is one with this probability."""
         share = self.d / self.buckets
-        mean = share * one + (1.0 - share) * self.blank
-        return mean, share * one + (1.0 - share) * self.blank**2 - mean**2
+        mean = share * one + (1.0 - share) * self.unsampled_score
+        return mean, share * one + (1.0 - share) * self.unsampled_score**2 - mean**2
 
     @property
     def own_mean(self) -> float:
@@ -233,11 +233,11 @@ class DBitFlip(ScoreOracle, Likelihood):
 
     def scores(self, reports: Reports) -> Floats:
         positions, bits = (self._unpacked(column) for column in self.checked(reports))
-        return np.where(positions, bits, self.blank)[:, self.bucket_of]
+        return np.where(positions, bits, self.unsampled_score)[:, self.bucket_of]
 
     def score_sums(self, reports: Reports) -> Floats:
         included, ones = (self._counted(column) for column in self.checked(reports))
-        return (ones + self.blank * (len(reports["bits"]) - included))[self.bucket_of]
+        return (ones + self.unsampled_score * (len(reports["bits"]) - included))[self.bucket_of]
 
     def _counted(self, column: NDArray[np.uint8]) -> Integers:
         out = np.zeros(self.buckets, dtype=np.int64)

@@ -93,7 +93,7 @@ class Longitudinal(BasicPureMechanism):
 
     @property
     @abstractmethod
-    def memoized_responses(self) -> int:
+    def max_memoized_responses(self) -> int:
         """Largest number of responses that a device memoizes."""
 
     @property
@@ -131,14 +131,14 @@ class TwoRoundResponse(Longitudinal):
         if self.epsilon_inst is not None:
             return self.epsilon_inst
         if self.epsilon_1 is not None:
-            return instantaneous_response(self.permanent_epsilon, self.epsilon_1, 2)
-        return instantaneous_response(self.permanent_epsilon, self.epsilon, self.values)
+            return instantaneous_epsilon_for(self.permanent_epsilon, self.epsilon_1, 2)
+        return instantaneous_epsilon_for(self.permanent_epsilon, self.epsilon, self.values)
 
     def report_epsilon(self) -> float:
-        return response_twice(self.permanent_epsilon, self.instantaneous_epsilon, self.values)
+        return two_round_epsilon(self.permanent_epsilon, self.instantaneous_epsilon, self.values)
 
     @property
-    def memoized_responses(self) -> int:
+    def max_memoized_responses(self) -> int:
         return self.values
 
     @property
@@ -209,11 +209,11 @@ class TwoRoundUnary(Longitudinal, Unary):
     def report_epsilon(self) -> float:
         if self.epsilon_1 is not None:
             return self.epsilon_1
-        p, q = self.composed
+        p, q = self.composed_p_q
         return math.log(p / (1.0 - p)) - math.log(q / (1.0 - q)) if q and p < 1.0 else math.inf
 
     @property
-    def memoized_responses(self) -> int:
+    def max_memoized_responses(self) -> int:
         return self.universe
 
     @property
@@ -232,20 +232,20 @@ class TwoRoundUnary(Longitudinal, Unary):
         if self.epsilon_inst is not None:
             return self.rounds[1](self.epsilon_inst)
         if self.rounds[1] is optimized:
-            return 0.5, instantaneous_raised(*self.permanent, self.epsilon)
+            return 0.5, solve_q2(*self.permanent, self.epsilon)
         (p1, q1), (p, q) = self.permanent, self.one_probabilities
         gap = (p - q) / (p1 - q1)
         return 0.5 * (1.0 + gap), 0.5 * (1.0 - gap)
 
     @property
-    def composed(self) -> tuple[float, float]:
+    def composed_p_q(self) -> tuple[float, float]:
         """p* and q* from the two rounds."""
         (p1, q1), (p2, q2) = self.permanent, self.instantaneous
         return p1 * p2 + (1.0 - p1) * q2, q1 * p2 + (1.0 - q1) * q2
 
     @property
     def one_probabilities(self) -> tuple[float, float]:
-        return self.rounds[0](self.epsilon) if self.rounds[1] is symmetric else self.composed
+        return self.rounds[0](self.epsilon) if self.rounds[1] is symmetric else self.composed_p_q
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,7 +343,7 @@ class LSOUE(TwoRoundUnary):
     rounds = symmetric, optimized
 
 
-def instantaneous_response(permanent: float, epsilon: float, values: int) -> float:
+def instantaneous_epsilon_for(permanent: float, epsilon: float, values: int) -> float:
     """Return the epsilon of the instantaneous response for which both rounds together have `epsilon`."""
     if epsilon == permanent:
         return math.inf
@@ -351,7 +351,7 @@ def instantaneous_response(permanent: float, epsilon: float, values: int) -> flo
     return epsilon + math.log1p(far * (beyond - math.exp(-epsilon))) - math.log(-math.expm1(epsilon - permanent))
 
 
-def response_twice(permanent: float, instantaneous: float, values: int) -> float:
+def two_round_epsilon(permanent: float, instantaneous: float, values: int) -> float:
     """Return the epsilon of both responses together."""
     if instantaneous == math.inf:
         return permanent
@@ -361,7 +361,7 @@ def response_twice(permanent: float, instantaneous: float, values: int) -> float
     return float(same - np.logaddexp(np.logaddexp(permanent, instantaneous), further))
 
 
-def instantaneous_raised(p1: float, q1: float, epsilon: float) -> float:
+def solve_q2(p1: float, q1: float, epsilon: float) -> float:
     """Return q2 for which bits with p1, q1, sent with p2 = 1/2 and q2, have the odds ratio e^epsilon.
 
     With P = p1/2 + (1-p1) q2 and Q alike, P (1 - Q) = e^epsilon Q (1 - P) has a root in 0..1/2, the smaller one: the

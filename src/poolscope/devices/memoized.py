@@ -64,7 +64,7 @@ class Memoized:
     def __post_init__(self) -> None:
         check_mechanism(self.mechanism)
 
-    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
+    def send(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         distinct, first, which = np.unique(response_keys(objects, users), return_index=True, return_inverse=True)
         made = self.mechanism.report(objects[first], distinct)
         return {name: column[which] for name, column in made.items()}
@@ -139,7 +139,7 @@ class MemoizedRappor(Memoizing):
             ones[mine] = self.pattern(int(cohort))[objects[mine]]
         return _uniforms(response_keys(objects, users), self.mechanism.m) < np.where(ones, 1.0 - half, half)
 
-    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
+    def send(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         permanent = self.permanent(objects, users)
         fresh = _uniforms(fresh_keys(users, event_index), self.mechanism.m)
         bits = fresh < np.where(permanent, self.mechanism.q, self.mechanism.p)
@@ -175,7 +175,7 @@ class MemoizedResponse(Memoizing):
 
     kind: ClassVar[type] = LGRR
 
-    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
+    def send(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
         return {"value": self.responses(objects, users, event_index)}
 
@@ -229,7 +229,7 @@ class MemoizedHash(MemoizedResponse):
         local_hashing.seeds(device_keys(users), np.uint64(64 - self.mechanism.seed_bits), out)
         return out
 
-    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
+    def send(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
         seed = self.seeds(users)
         hashed = self.mechanism.functions.values(seed, objects)
@@ -266,7 +266,7 @@ class MemoizedFlips(Memoizing):
         unary.flip_bits(objects, response_keys(objects, users), m, as_fixed_point(q), as_fixed_point(1.0 - p), out)
         return out
 
-    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
+    def send(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         m, (p, q) = self.mechanism.universe, self.mechanism.instantaneous
         check_objects(objects, m)
         permanent = self.permanent_bits(objects, users)
@@ -305,11 +305,11 @@ class MemoizedPositions(Memoizing):
     def per_device_columns(self) -> Mapping[str, int]:
         return {"positions": math.comb(self.mechanism.buckets, self.mechanism.d)}
 
-    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
+    def send(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
         buckets = self.mechanism.bucket_of[objects]
         responses = self.mechanism.responses(buckets, response_keys(buckets, users))
-        return self.mechanism.sent(self.mechanism.positions(device_keys(users)), responses)
+        return self.mechanism.pack_report(self.mechanism.positions(device_keys(users)), responses)
 
     def likelihood(self, reports: Reports) -> ReportLikelihood:
         return ReportLikelihood(self.mechanism.bucket_of, identical_reports(reports, self.mechanism.log_response_prob))

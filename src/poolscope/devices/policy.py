@@ -65,7 +65,7 @@ class ReportingPolicy:
         uniforms(keys.ravel(), 0, draws)
         return (draws < self.sampling_rate).reshape(keys.shape)
 
-    def sent(self, traces: Objects, users: Keys) -> ReportBatch:
+    def select_events(self, traces: Objects, users: Keys) -> ReportedEvents:
         """Return what the devices of the users with these keys send of their traces (users, events)."""
         count, events = traces.shape
         event_index = np.broadcast_to(np.arange(events), traces.shape)
@@ -80,15 +80,17 @@ class ReportingPolicy:
         longest = max(1, int(lengths.max(initial=0)))
         event_index = event_index[:, :longest]
         if self.cap is None and self.sampling_rate == 1:
-            return ReportBatch(objects=traces, event_index=event_index, lengths=lengths, rotate_after=self.rotate_after)
+            return ReportedEvents(
+                objects=traces, event_index=event_index, lengths=lengths, rotate_after=self.rotate_after
+            )
         objects = np.take_along_axis(traces, np.minimum(event_index, events - 1), axis=1)
-        return ReportBatch(objects=objects, event_index=event_index, lengths=lengths, rotate_after=self.rotate_after)
+        return ReportedEvents(objects=objects, event_index=event_index, lengths=lengths, rotate_after=self.rotate_after)
 
     def mean_reports(self, n: float) -> float:
         """Return the approximate number of reports of n events."""
         return min(self.sampling_rate * n, n if self.cap is None else self.cap)
 
-    def linked(self, n: int) -> tuple[Integers, Floats]:
+    def linkable_count_distribution(self, n: int) -> tuple[Integers, Floats]:
         """Return the possible numbers of reports of the longest pseudonym after n events, and their probabilities."""
         sent, probability = np.array([n], dtype=np.int64), np.ones(1)
         if self.sampling_rate < 1:
@@ -103,7 +105,7 @@ class ReportingPolicy:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReportBatch:
+class ReportedEvents:
     """The reports of some users' devices, in order.
 
     Parameters
@@ -117,7 +119,7 @@ class ReportBatch:
     Examples
     --------
     >>> policy = ps.mechanisms.ReportingPolicy(cap=2)
-    >>> sent = policy.sent(np.array([[3, 4, 5], [6, 7, 8]]), np.array([1, 2], dtype=np.uint64))
+    >>> sent = policy.select_events(np.array([[3, 4, 5], [6, 7, 8]]), np.array([1, 2], dtype=np.uint64))
     >>> sent.objects.tolist(), sent.lengths.tolist()
     ([[3, 4], [6, 7]], [2, 2])
     """
@@ -127,8 +129,8 @@ class ReportBatch:
     lengths: Integers
     rotate_after: int | None = None
 
-    def __getitem__(self, users: slice | Integers) -> ReportBatch:
-        return ReportBatch(
+    def __getitem__(self, users: slice | Integers) -> ReportedEvents:
+        return ReportedEvents(
             objects=self.objects[users],
             event_index=self.event_index[users],
             lengths=self.lengths[users],
@@ -136,7 +138,7 @@ class ReportBatch:
         )
 
     @cached_property
-    def there(self) -> NDArray[np.bool_]:
+    def mask(self) -> NDArray[np.bool_]:
         """(users, longest) whether there is a report."""
         return np.arange(self.objects.shape[1]) < self.lengths[:, None]
 
@@ -154,5 +156,5 @@ class ReportBatch:
 
     def reports(self, device: Device, users: Keys) -> Reports:
         """Return the reports of all these users with these keys, user after user."""
-        there = self.there
-        return device.sent(self.objects[there], np.repeat(users, self.lengths), self.event_index[there])
+        there = self.mask
+        return device.send(self.objects[there], np.repeat(users, self.lengths), self.event_index[there])

@@ -158,7 +158,7 @@ class Device(Protocol):
         """Whether reports of one user share responses, so that they are not independent given the objects."""
         ...
 
-    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
+    def send(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         """Return one report for each object, from the key of its user and its index in the user's trace: all
         (reports,).
         """
@@ -207,7 +207,7 @@ def reports_of(device: Device, traces: Objects, users: Keys) -> Reports:
     if traces.ndim != 2 or keys.shape != traces.shape[:1]:
         raise InputError("traces must be (users, n), and users a key for each", value=(traces.shape, keys.shape))
     n, users = traces.shape[1], np.asarray(users, dtype=np.uint64)
-    return device.sent(traces.ravel(), np.repeat(users, n), np.tile(np.arange(n), len(users)))
+    return device.send(traces.ravel(), np.repeat(users, n), np.tile(np.arange(n), len(users)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,13 +227,13 @@ class Fresh:
     def __post_init__(self) -> None:
         check_mechanism(self.mechanism)
 
-    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
+    def send(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         return self.mechanism.report(objects, fresh_keys(users, event_index))
 
 
 def draws_fresh(device: Device) -> bool:
     """Return whether the mechanism itself draws every report, so that its epsilon and its fast paths apply."""
-    return isinstance(device, Fresh) and type(device).sent is Fresh.sent
+    return isinstance(device, Fresh) and type(device).send is Fresh.send
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,7 +97,7 @@ TWO_ROUND: dict[tuple[type, str], tuple[Callable[..., Mechanism], tuple[str, ...
 }
 
 
-def composed(
+def with_instantaneous_round(
     mechanism: Mechanism, kind: str, *, epsilon: float | None = None, epsilon_1: float | None = None
 ) -> Mechanism:
     """Return the two-round mechanism that memoizes responses of this one and adds instantaneous noise to each report.
@@ -110,7 +110,7 @@ def composed(
 
     Examples
     --------
-    >>> twice = ps.mechanisms.composed(mechanism, "grr", epsilon_1=2.0)
+    >>> twice = ps.mechanisms.with_instantaneous_round(mechanism, "grr", epsilon_1=2.0)
     >>> type(twice).__name__, round(twice.epsilon, 3)
     ('LGRR', 1.48)
     """

@@ -23,10 +23,10 @@ from poolscope.game.blocks import users_to_play
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, blocks, in_order, play_block
 from poolscope.inference.adversary import Adversary
-from poolscope.metrics.bounds import CumulativeEpsilon, devices_in_words, epsilon_of, in_words
+from poolscope.metrics.bounds import CumulativeEpsilon, describe_epsilon, devices_in_words, epsilon_of
 from poolscope.metrics.exposure import exposure
 from poolscope.metrics.precision import behavior_map, by_user, precision_curve, select
-from poolscope.metrics.records import Counted, Record, record_of
+from poolscope.metrics.records import AttackCounts, Record, record_of
 from poolscope.metrics.text import strongest_attack, summary_text, unit_of
 from poolscope.reports.utility import expected_rmse
 from poolscope.scenario.build import adversary_of, build_adversary, build_game, other_pools
@@ -202,7 +202,7 @@ class Sample:
         game, outcomes = self._game, in_order(pl.concat(self._parts))
         rows = {name: by_user(select(outcomes, name, self._n)) for name in game.pool_counts}
         results = [
-            record_of(some, Counted.of(some, self._n), name, self._n, game, self._seed, game.threshold)
+            record_of(some, AttackCounts.of(some, self._n), name, self._n, game, self._seed, game.threshold)
             for name, some in rows.items()
         ]
         best = strongest_attack(results)
@@ -225,7 +225,7 @@ class Sample:
             words=summary_text(results, {a.name: a.phrase for a in game.adversaries}, unit=unit_of(game.policy)),
             unit=unit_of(game.policy),
             epsilon=epsilon_of(game),
-            devices=(in_words([epsilon_of(game)], game.policy), *devices_in_words(game)),
+            devices=(describe_epsilon([epsilon_of(game)], game.policy), *devices_in_words(game)),
             rmse=expected_rmse(game.mechanism, game.popularity, CURATOR_REPORTS),
             waiting=tuple(waiting),
             pools=game.universe.pool_names,

@@ -12,10 +12,10 @@ from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
-from poolscope.game.game import Game, estimate_of
-from poolscope.inference.adversary import Adversary, report_likelihoods, views
+from poolscope.game.game import Game, popularity_draw_of
+from poolscope.inference.adversary import Adversary, report_likelihoods, stacked_pool_weights
 from poolscope.inference.attack import attack_for
-from poolscope.inference.independent import believed
+from poolscope.inference.independent import posterior_or_prior
 from poolscope.mechanisms.protocols import ReportColumn, Reports
 from poolscope.population.behavior import NONE, draw_traces, draw_users, preferences
 from poolscope.population.universe import Universe
@@ -73,7 +73,7 @@ def user_history(
     """Return the history of a user of a game, up to `most` events; the last adversary attacks by default."""
     if not 0 <= user < (len(game.recorded) if game.recorded else MAX_USERS):
         raise InputError("there is no such user", value=user, place="user")
-    (estimate,) = estimate_of(np.array([user]), game.estimates)
+    (estimate,) = popularity_draw_of(np.array([user]), game.estimates)
     looking = _adversary(game, adversary).with_estimate(int(estimate))
     keys, horizon = user_keys(seed, np.array([user])), min(game.horizon, most or game.horizon)
     name: int | str = user
@@ -85,11 +85,11 @@ def user_history(
         drawn = draw_users(game.universe, game.behavior, keys)
         traces = draw_traces(game.universe, game.popularity, drawn, horizon, sigma=game.sigma)
         found = preferences(game.universe, game.popularity, drawn, looking.universe)
-    sent = game.policy.sent(np.ascontiguousarray(traces), keys)
+    sent = game.policy.select_events(np.ascontiguousarray(traces), keys)
     count, universe = int(sent.lengths[0]), looking.universe
     asked = _counts(horizon, not game.device.memoizes)
     attack = attack_for(game.device).posteriors(sent, keys, [looking], asked, Local(threads=1), lambda _: None)
-    posterior = believed(attack[0].compute(slice(0, 1))[0][0], looking)
+    posterior = posterior_or_prior(attack[0].compute(slice(0, 1))[0][0], looking)
     reports = sent.reports(game.device, keys)
     words = in_words(reports, game.mechanism.report_columns, game.universe)
     support = _supports(game, reports, looking)
@@ -148,7 +148,7 @@ def _supports(game: Game, reports: Reports, adversary: Adversary) -> Floats:
     """Return the likelihood of each single report, normalized over pools: (reports, k)."""
     if not len(next(iter(reports.values()))):
         return np.zeros((0, len(adversary.hypotheses)))
-    view, columns = views([adversary])
+    view, columns = stacked_pool_weights([adversary])
     _, likelihood = report_likelihoods(game.mechanism, adversary, game.mechanism.mass(reports, view)[:, columns[0]])
     total = likelihood.sum(axis=1, keepdims=True)
     shares: Floats = np.divide(

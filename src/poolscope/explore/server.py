@@ -38,7 +38,7 @@ from poolscope.explore.settings import Scenarios, Setting, controls, setting_tex
 from poolscope.explore.streams import RETRY_AFTER, AllStreamsBusy, Streams
 from poolscope.explore.user_table import UserTable, users_of_posteriors, users_of_run
 from poolscope.html.render import javascript, render
-from poolscope.inference.levels import in_percent
+from poolscope.inference.thresholds import in_percent
 from poolscope.scenario.scenario import load_scenario
 
 POLICY = (

@@ -14,7 +14,7 @@ from poolscope.explore.answers import CURATOR_REPORTS, Answer
 from poolscope.explore.one_user import UserHistory
 from poolscope.figures.saving import specification
 from poolscope.html.tables import cards, decimal, interval, large_percent
-from poolscope.inference.levels import in_percent
+from poolscope.inference.thresholds import in_percent
 from poolscope.metrics.records import Record
 from poolscope.metrics.text import number, percent
 

@@ -16,7 +16,7 @@ from poolscope.core.counting import MIN_USERS
 from poolscope.figures import style
 from poolscope.figures.style import Picture, between, percent, tooltip
 from poolscope.game.columns import NON_PRIVATE
-from poolscope.inference.levels import in_percent
+from poolscope.inference.thresholds import in_percent
 
 MAX_CORNERS = 200
 """Vertices of one curve; more are not visible."""

@@ -16,7 +16,7 @@ from poolscope.core.errors import one_line
 from poolscope.figures import style
 from poolscope.figures.style import Picture, tooltip
 from poolscope.game.columns import NON_PRIVATE
-from poolscope.inference.levels import in_percent
+from poolscope.inference.thresholds import in_percent
 from poolscope.metrics.records import Record
 from poolscope.metrics.text import number
 from poolscope.workflows.compare import Configuration

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from poolscope.inference.levels import at_levels
+from poolscope.inference.thresholds import at_levels
 
 #: The adversary name of the game without a mechanism.
 NON_PRIVATE = "non-private"

@@ -18,11 +18,11 @@ from poolscope.core.errors import InputError, check_count
 from poolscope.core.executors import Engine, EngineLike, Local, as_engine
 from poolscope.core.machine import available_memory
 from poolscope.core.randomness import user_keys
-from poolscope.devices.policy import ReportBatch, ReportingPolicy
+from poolscope.devices.policy import ReportedEvents, ReportingPolicy
 from poolscope.devices.protocols import Device, draws_fresh
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import AttackResult, Evaluator, merge_groups, table
-from poolscope.inference.adversary import Adversary, check_adversary, view_width
+from poolscope.inference.adversary import Adversary, check_adversary, n_weight_columns
 from poolscope.inference.attack import attack_for
 from poolscope.inference.non_private import non_private_posteriors
 from poolscope.mechanisms.protocols import Mechanism
@@ -96,7 +96,7 @@ class Game:
                 f"the mechanism must be for the universe's {self.universe.size} objects",
                 value=self.mechanism.universe,
             )
-        if self.none and any(NONE in a.universe.pool_names for a in self.adversaries):
+        if self.allows_no_pool and any(NONE in a.universe.pool_names for a in self.adversaries):
             raise InputError(f"no pool may be called {NONE!r} where users may prefer none", value=NONE)
         if not isinstance(self.non_private, bool):
             raise InputError("non_private must be true or false", value=self.non_private)
@@ -129,7 +129,7 @@ class Game:
         return counts | ({NON_PRIVATE: len(self.reference.hypotheses)} if self.non_private else {})
 
     @property
-    def none(self) -> bool:
+    def allows_no_pool(self) -> bool:
         """Whether users may prefer no pool, or an adversary assumes that they may."""
         return bool(self.behavior.none or any(a.belief.none for a in self.adversaries))
 
@@ -159,7 +159,7 @@ class Game:
                 return belief
         return beliefs[-1] if beliefs else Behavior()
 
-    def prior_guess(self, adversary: str) -> float | None:
+    def prior_success(self, adversary: str) -> float | None:
         """Return how often the best guess without reports is right; None for recorded users and for other pools."""
         own = next((a.universe for a in self.adversaries if a.name == adversary), self.universe)
         if self.recorded is not None or not np.array_equal(own.pool_of, self.universe.pool_of):
@@ -181,7 +181,7 @@ class Game:
     @property
     def bytes_a_user(self) -> int:
         """Bytes of a user in a block: support masses and outcomes."""
-        width = view_width(self.adversaries) + 4
+        width = n_weight_columns(self.adversaries) + 4
         return 8 * self.horizon * width + 64 * len(self.observations) * len(self.pool_counts)
 
 
@@ -244,7 +244,7 @@ def play_block(
     if game.estimates == 1:
         attacked = list(_attacked(game, game.adversaries, drawn_users, game.non_private, engine, tick))
     else:
-        estimate = estimate_of(np.arange(users.start, users.stop), game.estimates)
+        estimate = popularity_draw_of(np.arange(users.start, users.stop), game.estimates)
         groups = []
         for number in np.unique(estimate):
             rows = np.flatnonzero(estimate == number)
@@ -257,7 +257,7 @@ def play_block(
     return table(drawn_users.names, game.observations, attacked, recorded=game.recorded is not None)
 
 
-def estimate_of(users: Integers, estimates: int) -> Integers:
+def popularity_draw_of(users: Integers, estimates: int) -> Integers:
     """Return the index of the adversaries' estimate that each user plays against, by the user's number.
 
     For any number of users, all estimates have nearly equal numbers of them: with G estimates, the numbers from G 2^r
@@ -276,7 +276,7 @@ class BlockUsers(NamedTuple):
     keys: Keys
     names: pl.Series
     truth: Truth
-    sent: ReportBatch
+    sent: ReportedEvents
 
     def some(self, rows: Integers) -> BlockUsers:
         """Return some of the users."""
@@ -300,7 +300,7 @@ def users_of_block(game: Game, users: range, seed: int, engine: Local) -> BlockU
         names = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
         traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, threads=engine.map)
         truth = partial(preferences, game.universe, game.popularity, drawn)
-    return BlockUsers(keys, names, truth, game.policy.sent(np.ascontiguousarray(traces), keys))
+    return BlockUsers(keys, names, truth, game.policy.select_events(np.ascontiguousarray(traces), keys))
 
 
 def _attacked(
@@ -316,12 +316,12 @@ def _attacked(
         threads=engine.map,
         tick=tick,
         threshold=game.threshold,
-        none=game.none,
+        none=game.allows_no_pool,
     )
     if adversaries:
         attack = attack_for(game.device)
         found = attack.posteriors(sent, drawn_users.keys, adversaries, game.observations, engine, tick)
-        left = 1.0 - attack.prepared
+        left = 1.0 - attack.precomputed_share
         for adversary, posteriors in zip(adversaries, found, strict=True):
             yield evaluator.evaluate(adversary, posteriors, left / len(adversaries))
         left = 0.0

@@ -66,11 +66,11 @@ class OutcomeFiles:
             check_decoding(file, account, kinds, HELD)
             check_names(file, [name for name, kind in kinds.items() if not kind.is_numeric()])
 
-    def extended(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return these columns and those that intervals need: `grouped`, and Monte Carlo errors."""
-        return self.grouped(with_errors(columns) if CONFIDENCE_MCSE in self.columns else columns)
+    def with_mcse_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return these columns and those that intervals need: `with_estimate_column`, and Monte Carlo errors."""
+        return self.with_estimate_column(with_errors(columns) if CONFIDENCE_MCSE in self.columns else columns)
 
-    def grouped(self, columns: Sequence[str]) -> tuple[str, ...]:
+    def with_estimate_column(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return these columns and, where an adversary has several estimates, the one of each user."""
         return (*columns, ESTIMATE) if ESTIMATE in self.columns else tuple(columns)
 

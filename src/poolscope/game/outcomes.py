@@ -14,10 +14,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Tick
-from poolscope.devices.policy import ReportBatch
+from poolscope.devices.policy import ReportedEvents
 from poolscope.game.columns import CONFIDENCE_MCSE, ESTIMATE, MINUS_MCSE, PLUS_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.independent import BlockPosteriors, decide, longest
+from poolscope.inference.independent import BlockPosteriors, decide, reports_at_longest_pseudonym
 from poolscope.population.behavior import NONE, Truth
 
 
@@ -25,7 +25,7 @@ from poolscope.population.behavior import NONE, Truth
 class AttackResult:
     """The result of one adversary on some users: arrays (users, observations); exposed: columns (users,), -1 for never.
 
-    error : Monte Carlo standard error of the confidence; None where there is none.
+    mcse : Monte Carlo standard error of the confidence; None where there is none.
     exposed : with an error, also the columns plus and minus it.
     estimate : (users,) index of the estimate that each user played against; None where there is a single popularity.
     """
@@ -39,7 +39,7 @@ class AttackResult:
     confidence: Floats
     posterior_true: Floats
     exposed: Mapping[str, NDArray[np.int32]]
-    error: Floats | None = None
+    mcse: Floats | None = None
     estimate: Integers | None = None
 
 
@@ -83,14 +83,14 @@ def table(
     """
     names = pl.Enum([a.adversary for a in attacked])
     pools = pl.Enum(list(dict.fromkeys(name for a in attacked for name in a.pool_names)))
-    sampled, frames = any(a.error is not None for a in attacked), []
+    sampled, frames = any(a.mcse is not None for a in attacked), []
     redrawn = any(a.estimate is not None for a in attacked)
     for a in attacked:
         name_of = pl.Series(a.pool_names, dtype=pools)
         firsts = {column: pl.Series(first).replace(-1, None) for column, first in a.exposed.items()}
-        if sampled and a.error is None:
+        if sampled and a.mcse is None:
             firsts = {name + end: first for name, first in firsts.items() for end in ("", PLUS_MCSE, MINUS_MCSE)}
-        errors = np.zeros(a.confidence.shape) if a.error is None else a.error
+        errors = np.zeros(a.confidence.shape) if a.mcse is None else a.mcse
         none = pl.repeat(None, len(users), dtype=pl.Int16, eager=True)
         estimate = none if a.estimate is None else pl.Series(a.estimate).cast(pl.Int16)
         for o, n in enumerate(observations):
@@ -138,7 +138,7 @@ class Evaluator:
 
     keys: Keys
     truth: Truth
-    sent: ReportBatch
+    sent: ReportedEvents
     observations: Sequence[int]
     threads: Map
     tick: Tick
@@ -156,7 +156,7 @@ class Evaluator:
         # with the posteriors and, where they are sampled, with these plus and minus their error
         ends = ("", PLUS_MCSE, MINUS_MCSE) if posteriors.sampled else ("",)
         exposed = np.empty((len(ends), len(self.keys), len(thresholds)), dtype=np.int32)
-        counts = longest(self.sent.counts(self.observations), posteriors.rotate_after)
+        counts = reports_at_longest_pseudonym(self.sent.counts(self.observations), posteriors.rotate_after)
 
         def some(start: int) -> None:
             rows = slice(start, min(start + posteriors.chunk_users, len(self.keys)))
@@ -169,7 +169,7 @@ class Evaluator:
             own = np.take_along_axis(found.posterior, np.where(held, truth[rows], 0)[:, None, None], axis=2)[:, :, 0]
             of_truth[rows] = np.where(held[:, None], own, 0.0)
             if error is not None:
-                error[rows] = found.error
+                error[rows] = found.mcse
             self.tick(share * (rows.stop - rows.start))
 
         for _ in self.threads(some, range(0, len(self.keys), posteriors.chunk_users)):
@@ -189,5 +189,5 @@ class Evaluator:
                 for name, level in levels.items()
                 for end, first in zip(ends, events, strict=True)
             },
-            error=error,
+            mcse=error,
         )

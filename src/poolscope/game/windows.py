@@ -11,7 +11,7 @@ from poolscope.core.executors import Local
 from poolscope.devices.protocols import MemoizingDevice, memoizes
 from poolscope.game.game import Game, users_of_block
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.linkage import link_scores
+from poolscope.inference.link_scores import link_scores
 from poolscope.mechanisms.protocols import Reports
 
 #: Largest number of devices, of reports, and of reports times objects.

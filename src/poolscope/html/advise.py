@@ -16,7 +16,7 @@ from poolscope.figures.advise import pictures
 from poolscope.html.glossary import ADVICE, explained
 from poolscope.html.render import origin, placed, render
 from poolscope.html.tables import Column, interval, share, table
-from poolscope.metrics.intervals import Estimate, exactly
+from poolscope.metrics.intervals import Estimate, known_value
 from poolscope.metrics.pools import PoolRecord
 from poolscope.workflows.advise.advise import DELTA
 from poolscope.workflows.advise.records import Advice, Finding
@@ -24,15 +24,15 @@ from poolscope.workflows.advise.search import NO, UNDECIDED, YES, verdict
 from poolscope.workflows.advise.text import (
     NO_BETTER,
     answer_of,
-    asked,
     best_in_all,
     digits,
     events,
+    format_total_epsilon,
     number,
+    question_text,
     refusal_of,
     share_or_count,
     spent_in_words,
-    total,
 )
 
 HEAVY = (
@@ -117,7 +117,7 @@ def page_of(advice: Advice) -> str:
         "advice.html.j2",
         title=advice.scenario.title.strip() or advice.scenario.name,
         words=_lead(advice),
-        question=asked(advice.question, advice.scenario),
+        question=question_text(advice.question, advice.scenario),
         refusal=refusal(advice),
         answer=answer(advice),
         facts=list(_facts(advice)),
@@ -218,7 +218,7 @@ def _exposed_tile(advice: Advice, what: str) -> dict[str, str]:
 
 
 def _row(finding: Finding) -> MechanismRow:
-    unknown, at = exactly(float("nan")), finding.at_epsilon_min
+    unknown, at = known_value(float("nan")), finding.at_epsilon_min
     return MechanismRow(
         mechanism=finding.mechanism,
         feasible=finding.feasible,
@@ -240,7 +240,7 @@ def _alternatives(advice: Advice) -> dict[str, Any]:
         (
             Column("mechanism", "", "Mechanism", str),
             Column("epsilon", "ε", "per report", number),
-            Column("total_epsilon", "ε", "in total", total),
+            Column("total_epsilon", "ε", "in total", format_total_epsilon),
             Column("exposed", by, "exposed, % of users", share),
             Column("cap", by, "max cap", _count(advice.horizon)),
             Column("rmse", "", "RMSE", three_digits),

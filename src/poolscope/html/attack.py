@@ -20,12 +20,12 @@ from poolscope.figures.saving import Figure
 from poolscope.html.glossary import POSTERIORS, explained
 from poolscope.html.render import placed, render
 from poolscope.html.tables import Column, decimal, share, table
-from poolscope.inference.levels import DEFAULT_THRESHOLD, at_least, in_percent
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD, at_least, in_percent
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
 from poolscope.metrics.text import percent
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.attack import Inferred, chance_of, estimate_of, joined_in_words
-from poolscope.workflows.attack.summary import Guessed
+from poolscope.workflows.attack.attack import Inferred, joined_in_words, mcse_note, popularity_estimate_note
+from poolscope.workflows.attack.summary import GuessSummary
 
 NONE = "no guess"
 
@@ -51,7 +51,9 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
     return render(
         "posteriors.html.j2",
         title=scenario.title.strip() or scenario.name,
-        words=" ".join(filter(None, (summary_text(found), _joined(found), estimate_of(found), chance_of(found)))),
+        words=" ".join(
+            filter(None, (summary_text(found), _joined(found), popularity_estimate_note(found), mcse_note(found)))
+        ),
         violations=found.violations,
         facts=[
             counted(found.users, "user"),
@@ -145,7 +147,7 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
         yield table("Most confident guesses", top, facts, **BY_ADVERSARY, row=("user", "User"))
 
 
-def _guesses(row: Guessed) -> dict[str, int]:
+def _guesses(row: GuessSummary) -> dict[str, int]:
     """Return for how many users each pool is guessed, and for how many none."""
     return {**row.guesses, **({NONE: row.no_guess} if row.no_guess else {})}
 

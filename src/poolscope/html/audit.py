@@ -22,7 +22,7 @@ from poolscope.figures.saving import Figure
 from poolscope.html.glossary import AUDIT, explained
 from poolscope.html.render import options, origin, placed, render
 from poolscope.html.tables import Card, Column, cards, decimal, interval, share, table
-from poolscope.inference.levels import at_levels, in_percent, with_threshold
+from poolscope.inference.thresholds import at_levels, in_percent, with_threshold
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.records import EXPOSING, Record
 from poolscope.metrics.text import linkability_title, mcse_text, of_users, percent, strongest_attack, summary_text

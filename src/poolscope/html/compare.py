@@ -19,7 +19,7 @@ from poolscope.figures.saving import Figure
 from poolscope.html.glossary import COMPARISON, explained
 from poolscope.html.render import options, origin, placed, render
 from poolscope.html.tables import Column, bits, count, decimal, error, log_odds, share, table
-from poolscope.inference.levels import in_percent
+from poolscope.inference.thresholds import in_percent
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.text import mcse_text, number, of_users, percent, unit_of
 from poolscope.workflows.compare import Comparison, Configuration

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from poolscope.core.counting import MIN_USERS
-from poolscope.inference.levels import in_percent
+from poolscope.inference.thresholds import in_percent
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import SMALLEST_DOUBT
 from poolscope.metrics.records import TOPS, Record

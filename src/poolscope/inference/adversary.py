@@ -113,7 +113,7 @@ def check_adversary(adversary: object) -> None:
             raise InputError(rule, value=type(adversary).__name__, remedy=remedy)
 
 
-def views(adversaries: Sequence[Adversary]) -> tuple[PoolWeights, list[slice]]:
+def stacked_pool_weights(adversaries: Sequence[Adversary]) -> tuple[PoolWeights, list[slice]]:
     """Return the weights of all adversaries side by side, and the columns of each: neutral pool, then pools.
 
     The columns of one section are contiguous, so that what an object adds for all adversaries is in one place of
@@ -124,28 +124,36 @@ def views(adversaries: Sequence[Adversary]) -> tuple[PoolWeights, list[slice]]:
     column_of = np.stack([side * (a.universe.pool_of + 1) + v for v, a in enumerate(adversaries)])
     weights = np.stack([within_pools(a.universe, a.popularity, empty="uniform") for a in adversaries])
     columns = [slice(v, side * (a.k + 1), side) for v, a in enumerate(adversaries)]
-    return PoolWeights(column_of.astype(np.uint32), weights, view_width(adversaries)), columns
+    return PoolWeights(column_of.astype(np.uint32), weights, n_weight_columns(adversaries)), columns
 
 
-def view_width(adversaries: Sequence[Adversary]) -> int:
-    """Return the number of columns of the `views` of these adversaries."""
+def n_weight_columns(adversaries: Sequence[Adversary]) -> int:
+    """Return the number of columns of the `stacked_pool_weights` of these adversaries."""
     return len(adversaries) * (max((a.k for a in adversaries), default=0) + 1)
 
 
-def report_likelihoods(mechanism: Mechanism, adversary: Adversary, mass: Floats) -> tuple[Floats, Floats]:
+def report_likelihoods(mechanism: Mechanism, adversary: Adversary, support_mass: Floats) -> tuple[Floats, Floats]:
     """Return (reports, hypotheses) support masses and likelihoods of single reports, from masses (reports, k + 1)."""
     # the neutral pool's column comes first; it is the likelihood of the hypothesis of no preferred pool
-    own = mass[:, [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]]
+    own = support_mass[:, [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]]
     return own, mechanism.likelihood_offset + mechanism.likelihood_scale * own
 
 
-def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:
+def posterior_block(
+    mechanism: Mechanism, adversary: Adversary, support_mass: Floats, lengths: NDArray[np.int64]
+) -> Floats:
     """Return posteriors (users, n + 1, hypotheses) from support masses (users, n, k + 1)."""
-    _, n, _ = mass.shape
+    _, n, _ = support_mass.shape
     # without neutral objects the relevant interest is one, whatever its prior
     interest = axis(adversary.belief.interest, n) if adversary.universe.neutral_size else point_axis()
     polarization, prior = axis(adversary.belief.polarization, n), adversary.belief.pool_prior(adversary.k)
     axes = interest, polarization
     return posteriors(
-        mass, lengths, mechanism.likelihood_offset, mechanism.likelihood_scale, *axes, prior, adversary.belief.none
+        support_mass,
+        lengths,
+        mechanism.likelihood_offset,
+        mechanism.likelihood_scale,
+        *axes,
+        prior,
+        adversary.belief.none,
     )

@@ -17,9 +17,9 @@ from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.randomness import KeyStream, children
-from poolscope.devices.policy import ReportBatch
+from poolscope.devices.policy import ReportedEvents
 from poolscope.devices.protocols import Device, draws_fresh, fresh_keys
-from poolscope.inference.adversary import Adversary, posterior_block, views
+from poolscope.inference.adversary import Adversary, posterior_block, stacked_pool_weights
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports, report_count
@@ -54,7 +54,7 @@ class Attack(Protocol):
         ...
 
     @property
-    def prepared(self) -> float:
+    def precomputed_share(self) -> float:
         """Share of the work on a block that is complete when `posteriors` returns."""
         ...
 
@@ -66,7 +66,7 @@ class Attack(Protocol):
 
     def posteriors(
         self,
-        sent: ReportBatch,
+        sent: ReportedEvents,
         keys: Keys,
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
@@ -76,7 +76,7 @@ class Attack(Protocol):
         """Return what each adversary infers from the reports of the devices of users with these keys.
 
         Rows between the observation counts need not be computed: they may repeat the last that was. `tick` receives
-        `prepared` for each user.
+        `precomputed_share` for each user.
         """
         ...
 
@@ -95,7 +95,7 @@ class IndependentReportsAttack:
     device: Device
 
     max_users: ClassVar[int] = MAX_USERS
-    prepared: ClassVar[float] = 0.5
+    precomputed_share: ClassVar[float] = 0.5
 
     def posterior(
         self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
@@ -104,7 +104,7 @@ class IndependentReportsAttack:
 
     def posteriors(
         self,
-        sent: ReportBatch,
+        sent: ReportedEvents,
         keys: Keys,
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
@@ -112,7 +112,7 @@ class IndependentReportsAttack:
         tick: Tick,
     ) -> list[BlockPosteriors]:
         mechanism, (users, n) = self.device.mechanism, sent.objects.shape
-        view, columns = views(adversaries)
+        view, columns = stacked_pool_weights(adversaries)
         mass = self._masses(sent, keys, view, engine, tick).reshape(users, n, view.width)
 
         def posteriors_of(adversary: Adversary, own: slice) -> BlockPosteriors:
@@ -120,21 +120,21 @@ class IndependentReportsAttack:
                 return posterior_block(mechanism, adversary, some, lengths)
 
             def compute(rows: slice) -> tuple[Floats, None]:
-                return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.rotate_after), None
+                return posterior_by_pseudonym(attack, mass[rows, :, own], sent.lengths[rows], sent.rotate_after), None
 
             return BlockPosteriors(compute, users_per_chunk(n, len(adversary.hypotheses)), sent.rotate_after)
 
         return [posteriors_of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
 
-    def _masses(self, sent: ReportBatch, keys: Keys, view: PoolWeights, engine: Local, tick: Tick) -> Floats:
+    def _masses(self, sent: ReportedEvents, keys: Keys, view: PoolWeights, engine: Local, tick: Tick) -> Floats:
         """Return (users * n, width) popularity masses of all reports, zero where there is none."""
         mechanism, (users, n) = self.device.mechanism, sent.objects.shape
-        limited, there = bool((sent.lengths < n).any()), sent.there.ravel()
+        limited, there = bool((sent.lengths < n).any()), sent.mask.ravel()
         if draws_fresh(self.device):
             drawn, objects = fresh_keys(keys[:, None], sent.event_index).ravel(), sent.objects.ravel()
             if limited:
                 drawn, objects = drawn[there], objects[there]
-            parts, done = PARTS * engine.threads, self.prepared * users / max(1, len(drawn))
+            parts, done = PARTS * engine.threads, self.precomputed_share * users / max(1, len(drawn))
             mass = sent_masses(mechanism, objects, drawn, view, engine.map, parts, lambda reports: tick(done * reports))
         else:
             # the reports come from a custom device, and the adversary only knows its mechanism
@@ -143,7 +143,7 @@ class IndependentReportsAttack:
                 rule = f"a device must send a report for each of {sent.lengths.sum()} objects"
                 raise InputError(rule, value=report_count(reports))
             mass = mechanism.mass(reports, view)
-            tick(self.prepared * users)
+            tick(self.precomputed_share * users)
         if not limited:
             return mass
         table = np.zeros((users * n, view.width))
@@ -163,7 +163,7 @@ def posterior_of_independent_reports(
 
     With a window they restart from the prior after that many reports.
     """
-    view, _ = views([adversary])
+    view, _ = stacked_pool_weights([adversary])
     mass = mechanism.mass(reports, view)
     counts = lengths_of(lengths, len(mass))
     longest = int(counts.max(initial=0))
@@ -173,13 +173,13 @@ def posterior_of_independent_reports(
     def attack(some: Floats, sizes: Integers) -> Floats:
         return posterior_block(mechanism, adversary, some, sizes)
 
-    out = in_windows(attack, table, counts, window)
+    out = posterior_by_pseudonym(attack, table, counts, window)
     if observations is None:
         return out
     return out[:, np.minimum(observations, longest)]
 
 
-def in_windows(
+def posterior_by_pseudonym(
     attack: Callable[[NDArray[Any], Integers], Floats], table: NDArray[Any], lengths: Integers, window: int | None
 ) -> Floats:
     """Return posteriors (users, n + 1, k) after every report, each of the pseudonym that sent it.
@@ -212,7 +212,7 @@ def repeat_last(posterior: Floats, lengths: Integers) -> Floats:
     return posterior
 
 
-def longest(reports: Integers, window: int | None) -> Integers:
+def reports_at_longest_pseudonym(reports: Integers, window: int | None) -> Integers:
     """Return the number of reports at which the longest pseudonym was complete; the newest, where several are as long.
 
     That is the end of the last full window, and before any is full the current number of reports.
@@ -235,7 +235,7 @@ def lengths_of(lengths: Integers | None, count: int) -> Integers:
     return found
 
 
-def believed(posterior: Floats, adversary: Adversary) -> Floats:
+def posterior_or_prior(posterior: Floats, adversary: Adversary) -> Floats:
     """Return the posterior (..., hypotheses); the prior where it is NaN: the model excludes the reports."""
     return np.where(np.isnan(posterior), adversary.prior, posterior)
 
@@ -257,7 +257,7 @@ class Decision(NamedTuple):
 
     posterior : (users, observations, hypotheses), the prior where the adversary's model excludes the reports.
     guess, confidence : (users, observations) the pool of the largest posterior, and that posterior.
-    error : (users, observations) the standard error of the confidence; None where nothing is sampled.
+    mcse : (users, observations) the standard error of the confidence; None where nothing is sampled.
     exposed : (1, users, thresholds) the first row of posteriors that reaches each threshold, -1 for never. With errors
         it is (3, users, thresholds): also for the posteriors plus and minus their error.
     """
@@ -265,14 +265,14 @@ class Decision(NamedTuple):
     posterior: Floats
     guess: Integers
     confidence: Floats
-    error: Floats | None
+    mcse: Floats | None
     exposed: NDArray[np.int32]
 
 
 def decide(
     adversary: Adversary,
     posterior: Floats,
-    error: Floats | None,
+    mcse: Floats | None,
     rows: Integers,
     counts: Integers,
     keys: Keys,
@@ -287,13 +287,13 @@ def decide(
     keys : (users,) keys that break ties.
     thresholds : confidences, increasing.
     """
-    belief = believed(np.take_along_axis(posterior, rows[:, :, None], axis=1), adversary)
+    belief = posterior_or_prior(np.take_along_axis(posterior, rows[:, :, None], axis=1), adversary)
     guess, confidence = guesses(belief, keys, counts)
     of_guess = None
-    if error is not None:
-        selected = np.take_along_axis(error, rows[:, :, None], axis=1)
+    if mcse is not None:
+        selected = np.take_along_axis(mcse, rows[:, :, None], axis=1)
         of_guess = np.take_along_axis(selected, guess[:, :, None], axis=2)[:, :, 0]
-    shifted = [posterior] if error is None else [posterior, posterior + error, posterior - error]
+    shifted = [posterior] if mcse is None else [posterior, posterior + mcse, posterior - mcse]
     exposed = np.empty((len(shifted), len(posterior), len(thresholds)), dtype=np.int32)
     for values, out in zip(shifted, exposed, strict=True):
         # confidence in the hypothesis of no preferred pool exposes nobody

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Objects
-from poolscope.devices.policy import ReportBatch
-from poolscope.inference.independent import BlockPosteriors, in_windows, users_per_chunk
+from poolscope.devices.policy import ReportedEvents
+from poolscope.inference.independent import BlockPosteriors, posterior_by_pseudonym, users_per_chunk
 from poolscope.inference.posterior import posteriors
 from poolscope.inference.quadrature import axis, fixed_rule, point_axis
 from poolscope.kernels import decision as kernels
@@ -91,13 +91,13 @@ def _integrals(k: int, first: int, rows: int) -> tuple[Floats, NDArray[np.int32]
     return mantissa, exponent
 
 
-def non_private_posteriors(universe: Universe, sent: ReportBatch, belief: Behavior) -> BlockPosteriors:
+def non_private_posteriors(universe: Universe, sent: ReportedEvents, belief: Behavior) -> BlockPosteriors:
     """Return the posteriors of a block of users, from the objects that their devices would report."""
 
     def attack(objects: Objects, lengths: Integers) -> Floats:
         return non_private_posterior(universe, objects, belief)
 
     def compute(rows: slice) -> tuple[Floats, None]:
-        return in_windows(attack, sent.objects[rows], sent.lengths[rows], sent.rotate_after), None
+        return posterior_by_pseudonym(attack, sent.objects[rows], sent.lengths[rows], sent.rotate_after), None
 
     return BlockPosteriors(compute, users_per_chunk(sent.objects.shape[1], universe.k), sent.rotate_after)

@@ -11,7 +11,7 @@ from scipy import special
 from poolscope.core.arguments import as_counts, as_floats, checked
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.inference.quadrature import Axis, axis, fixed_rule
+from poolscope.inference.quadrature import GaussRules, axis, fixed_rule
 from poolscope.kernels import adaptive_quadrature as kernels
 from poolscope.kernels.compilation import BackgroundCompile
 from poolscope.kernels.quadrature_grid import marginals, node_workspace
@@ -112,15 +112,15 @@ def posteriors(
     lengths: NDArray[np.int64],
     likelihood_offset: float,
     likelihood_scale: float,
-    interest: Axis,
-    polarization: Axis,
+    interest: GaussRules,
+    polarization: GaussRules,
     pool_prior: Floats,
-    none: float = 0.0,
+    no_pool_prior: float = 0.0,
 ) -> Floats:
     """Compute `posterior_of_likelihood` without checks, for blocks of users, on axes that are common to all of them."""
     users, n, columns = likelihood.shape
     out = np.empty((users, n + 1, columns - 1))
-    log_bayes = np.empty((users if none else 0, n + 1))
+    log_bayes = np.empty((users if no_pool_prior else 0, n + 1))
     COMPILED.wait()
     workspace, axes = node_workspace(n, columns - 1), (interest, polarization)
     lost, reports = kernels.posteriors(
@@ -136,9 +136,9 @@ def posteriors(
     )
     if lost >= 0:
         raise not_a_number(f"the posterior of user {lost} of a block after {reports} reports")
-    if none:
+    if no_pool_prior:
         # Bayes factors of preferring some pool against none
-        of_none = special.expit(np.log(none) - np.log1p(-none) - log_bayes)
+        of_none = special.expit(np.log(no_pool_prior) - np.log1p(-no_pool_prior) - log_bayes)
         out = np.concatenate([out * (1.0 - of_none[:, :, None]), of_none[:, :, None]], axis=2)
     for user in np.flatnonzero(lengths < n):
         out[user, lengths[user] + 1 :] = out[user, lengths[user]]
@@ -164,7 +164,7 @@ def _in_memory(likelihood: Floats) -> tuple[Floats, NDArray[np.int64]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learned:
+class BehaviorPosterior:
     """What the attack learns about a user beyond the pool: posterior means and central 95% intervals.
 
     Each is an array (users,); delta is the polarization towards the preferred pool.
@@ -196,7 +196,7 @@ def behavior_posterior(
     lengths: ArrayLike | None = None,
     likelihood_offset: float = 0.0,
     likelihood_scale: float = 1.0,
-) -> Learned:
+) -> BehaviorPosterior:
     """Return the posterior of the relevant interest and of the polarization after all reports.
 
     Parameters are those of `posterior_of_likelihood`.
@@ -228,7 +228,7 @@ def behavior_posterior(
     scale = (1.0 / k, 1.0 - 1.0 / k)
     delta = scale[0] + scale[1] * sides["delta"]
     gamma = sides["gamma"]
-    return Learned(
+    return BehaviorPosterior(
         gamma=gamma[0],
         gamma_low=gamma[1],
         gamma_high=gamma[2],

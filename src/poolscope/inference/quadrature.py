@@ -10,7 +10,7 @@ at most
 An error bound on every line gives the bound for the tensor rule, for any reports. A factor that varies little, with
 b = 1 - min/max along the axis, is a mixture of a constant and of x (or 1 - x). Weighted by their integrals, terms
 contain the latter with probability at most b. So n can be replaced by the *spread*, the sum of b, and the bound by its
-mean over Poisson degrees: E[e_K(N)] <= 5e-11 for K Poisson(`capacity`)
+mean over Poisson degrees: E[e_K(N)] <= 5e-11 for K Poisson(`max_spread`)
 (`tests/inference/test_quadrature.py` computes it). When n <= 2N - 1 the rule is exact whatever the spread.
 
 Noisy reports need fewer nodes, because the information of one report is partly canceled by others. A rule is exact for
@@ -50,17 +50,17 @@ RUNGS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256,
 TOLERANCE = -25.0
 
 
-def capacity(nodes: int) -> float:
+def max_spread(nodes: int) -> float:
     """Return the largest spread of all reports that a Gauss rule of this many nodes resolves, for any reports."""
     return 0.08 * nodes * (nodes - 4)
 
 
-def resolution(nodes: int) -> float:
+def max_sharpness(nodes: int) -> float:
     """Return the largest sharpness that it resolves: where exp(-(2 nodes)^2 / 2s) is the tolerance."""
     return -2.0 * nodes**2 / TOLERANCE
 
 
-class Axis(NamedTuple):
+class GaussRules(NamedTuple):
     """A ladder of Gauss rules for one density, concatenated for the kernels.
 
     offsets (rungs + 1,) and degrees (rungs,) integers; resolutions (rungs,); rules (6, sum of sizes): nodes x,
@@ -74,33 +74,33 @@ class Axis(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def axis(density: Density, reports: int) -> Axis:
+def axis(density: Density, reports: int) -> GaussRules:
     """Return the rungs that up to `reports` reports can need; ladders for more reports start with the same rungs."""
     stage = FIRST_STAGE
     while stage < reports:
         stage = next_stage(stage)
     # twice, as coefficients with respect to a sharp density decay more slowly
     sharpness = 2.0 * density.sharpness
-    sizes = _rungs(lambda nodes: min(capacity(nodes), resolution(nodes)) - sharpness, stage + MARGIN + MISSED)
-    return _concatenate_rules(density, sizes, [resolution(nodes) - sharpness for nodes in sizes])
+    sizes = _rule_sizes(lambda nodes: min(max_spread(nodes), max_sharpness(nodes)) - sharpness, stage + MARGIN + MISSED)
+    return _concatenate_rules(density, sizes, [max_sharpness(nodes) - sharpness for nodes in sizes])
 
 
 def fixed_rule(density: Density, reports: int, fine: int = 1) -> Floats:
     """Return (6, nodes) one rule that resolves any `reports` reports, with `fine` times the nodes."""
-    nodes = _rungs(lambda nodes: capacity(nodes) - density.sharpness, reports)[-1]
+    nodes = _rule_sizes(lambda nodes: max_spread(nodes) - density.sharpness, reports)[-1]
     return _concatenate_rules(density, [fine * nodes], [np.inf]).rules
 
 
-def _rungs(held: Callable[[int], float], reports: float) -> list[int]:
+def _rule_sizes(held: Callable[[int], float], reports: float) -> list[int]:
     """Return the sizes up to the first that resolves any `reports` reports, or is exact for them."""
     enough = next((i for i, nodes in enumerate(RUNGS) if max(held(nodes), 2 * nodes - 1) >= reports), len(RUNGS))
     return list(RUNGS[: enough + 1])
 
 
-def point_axis() -> Axis:
+def point_axis() -> GaussRules:
     """Return the density concentrated at one, for likelihoods in which the axis cancels."""
     rule = _table(1, np.ones(1), np.zeros(1), np.ones(1))
-    return Axis(np.array([0, rule.shape[1]]), np.array([1]), np.array([np.inf]), rule)
+    return GaussRules(np.array([0, rule.shape[1]]), np.array([1]), np.array([np.inf]), rule)
 
 
 def high_polynomials(x: Floats, weight: Floats) -> Floats:
@@ -118,10 +118,10 @@ def high_polynomials(x: Floats, weight: Floats) -> Floats:
     return found
 
 
-def _concatenate_rules(density: Density, sizes: list[int], resolutions: list[float]) -> Axis:
+def _concatenate_rules(density: Density, sizes: list[int], resolutions: list[float]) -> GaussRules:
     """Return an axis of the rules of these sizes."""
     tables = [_table(nodes, *_checked_rule(density, nodes)) for nodes in sizes]
-    return Axis(
+    return GaussRules(
         offsets=np.concatenate([[0], np.cumsum([table.shape[1] for table in tables])]).astype(np.int64),
         degrees=np.array([2 * nodes - 1 for nodes in sizes], dtype=np.int64),
         resolutions=np.array(resolutions),

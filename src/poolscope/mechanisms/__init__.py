@@ -56,19 +56,19 @@ __all__ = [
     "PoolWeights",
     "Pure",
     "Rappor",
-    "ReportBatch",
     "ReportColumn",
     "ReportLikelihood",
+    "ReportedEvents",
     "ReportingPolicy",
     "Reports",
     "SpotMe",
     "SubsetSelection",
     "SupportProbabilities",
     "adapt",
-    "composed",
     "device_of",
     "make",
     "reports_of",
+    "with_instantaneous_round",
 ]
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         MemoizedResponse,
         device_of,
     )
-    from poolscope.devices.policy import ReportBatch, ReportingPolicy
+    from poolscope.devices.policy import ReportedEvents, ReportingPolicy
     from poolscope.devices.protocols import (
         Device,
         Fresh,
@@ -95,7 +95,7 @@ if TYPE_CHECKING:
         ReportLikelihood,
         reports_of,
     )
-    from poolscope.devices.registry import MECHANISMS, composed, make
+    from poolscope.devices.registry import MECHANISMS, make, with_instantaneous_round
     from poolscope.mechanisms.channel import Channel, Empirical
     from poolscope.mechanisms.cms import CMS, HCMS, NoHashCMS
     from poolscope.mechanisms.custom import Adapted, adapt
@@ -165,14 +165,14 @@ else:
         "SHE": "mechanisms.histogram",
         "SUE": "mechanisms.unary",
         "ReportingPolicy": "devices.policy",
-        "ReportBatch": "devices.policy",
+        "ReportedEvents": "devices.policy",
         "SpotMe": "mechanisms.unary",
         "SubsetSelection": "mechanisms.subset",
         "THE": "mechanisms.unary",
         "NoisyValues": "devices.protocols",
         "PoolWeights": "mechanisms.protocols",
         "adapt": "mechanisms.custom",
-        "composed": "devices.registry",
+        "with_instantaneous_round": "devices.registry",
         "device_of": "devices.memoized",
         "make": "devices.registry",
         "reports_of": "devices.protocols",

@@ -37,7 +37,7 @@ from poolscope.metrics.precision import (
     successes,
 )
 from poolscope.metrics.records import Record, summarize
-from poolscope.metrics.shuffling import shuffle_epsilon, shuffled_epsilon_in_closed_form, shuffled_epsilon_of
+from poolscope.metrics.shuffling import shuffle_epsilon, shuffle_epsilon_closed_form, shuffle_epsilon_of_mechanism
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import strongest_attack, summary_text
 
@@ -75,8 +75,8 @@ __all__ = [
     "reports_to_exposure",
     "select",
     "shuffle_epsilon",
-    "shuffled_epsilon_in_closed_form",
-    "shuffled_epsilon_of",
+    "shuffle_epsilon_closed_form",
+    "shuffle_epsilon_of_mechanism",
     "strongest_attack",
     "success_bound",
     "successes",

@@ -60,16 +60,16 @@ class MemoizedResponses(NamedTuple):
 
     Examples
     --------
-    >>> ps.metrics.MemoizedResponses(epsilon=2.0, answers=30).spent(reports=10)
+    >>> ps.metrics.MemoizedResponses(epsilon=2.0, n_responses=30).spent(reports=10)
     20.0
     """
 
     epsilon: float
-    answers: int
+    n_responses: int
 
     def spent(self, reports: float) -> float:
         """Return the total epsilon of this many reports, each of a new response as long as there is one."""
-        return self.epsilon * min(self.answers, reports)
+        return self.epsilon * min(self.n_responses, reports)
 
 
 def memoized_by(device: Device) -> MemoizedResponses | None:
@@ -78,13 +78,13 @@ def memoized_by(device: Device) -> MemoizedResponses | None:
     Examples
     --------
     >>> ps.metrics.memoized_by(ps.mechanisms.Memoized(mechanism))
-    MemoizedResponses(epsilon=3.0, answers=30)
+    MemoizedResponses(epsilon=3.0, n_responses=30)
     """
     if not device.memoizes:
         return None
     mechanism: Any = device.mechanism
     epsilon = getattr(mechanism, "permanent_epsilon", mechanism.epsilon)
-    return MemoizedResponses(float(epsilon), int(getattr(mechanism, "memoized_responses", mechanism.universe)))
+    return MemoizedResponses(float(epsilon), int(getattr(mechanism, "max_memoized_responses", mechanism.universe)))
 
 
 def cumulative_epsilon(
@@ -114,11 +114,11 @@ def epsilon_of(game: Game) -> CumulativeEpsilon:
 
 def composition_bound(game: Game) -> float:
     """Return the total epsilon of a user's linked reports, or of the memoized responses that they can come from."""
-    reports, memoized = int(game.policy.linked(game.horizon)[0].max()), memoized_by(game.device)
+    reports, memoized = int(game.policy.linkable_count_distribution(game.horizon)[0].max()), memoized_by(game.device)
     return reports * float(game.mechanism.epsilon) if memoized is None else memoized.spent(reports)
 
 
-def in_words(epsilons: Sequence[CumulativeEpsilon], policy: ReportingPolicy) -> str:
+def describe_epsilon(epsilons: Sequence[CumulativeEpsilon], policy: ReportingPolicy) -> str:
     """Return one epsilon or several, as "ε = 4 per report, 1 report per day: 1,460 per year"."""
     words = f"ε = {_listed([epsilon.report for epsilon in epsilons])} per report"
     if policy.reports_per_day is not None:
@@ -137,12 +137,12 @@ def in_words(epsilons: Sequence[CumulativeEpsilon], policy: ReportingPolicy) -> 
     return f"{words}: {', '.join(facts)}" if facts else words
 
 
-def of_each_in_words(spent: Mapping[str, Sequence[CumulativeEpsilon]], policy: ReportingPolicy) -> list[str]:
+def describe_epsilons(spent: Mapping[str, Sequence[CumulativeEpsilon]], policy: ReportingPolicy) -> list[str]:
     """Describe the epsilons of several mechanisms: fresh ones in one phrase, memoized ones in a phrase each."""
     memoized = {name: epsilons for name, epsilons in spent.items() if any(one.response is not None for one in epsilons)}
     fresh = [one for name, epsilons in spent.items() if name not in memoized for one in epsilons]
-    facts = [f"{name}, {in_words(epsilons, policy)}" for name, epsilons in memoized.items()]
-    return [in_words(fresh, policy), *facts] if fresh else facts
+    facts = [f"{name}, {describe_epsilon(epsilons, policy)}" for name, epsilons in memoized.items()]
+    return [describe_epsilon(fresh, policy), *facts] if fresh else facts
 
 
 def devices_in_words(game: Game) -> list[str]:
@@ -271,7 +271,7 @@ NUMBERS, NEVER = 100, 1e-15
 """Into how many groups the possible numbers of reports are put at most, and the chance below which one never occurs."""
 
 
-def success_bound(epsilon: float, n: int, best: float) -> float:
+def success_bound(epsilon: float, n: int, prior_success: float) -> float:
     r"""Bound the probability that any adversary guesses a user's pool from n reports that are epsilon-LDP each.
 
     Without reports, the best guess is right with probability b. The result is the smaller of two bounds. Both hold for
@@ -315,7 +315,7 @@ def success_bound(epsilon: float, n: int, best: float) -> float:
     Parameters
     ----------
     epsilon : of one report, infinity included.
-    best : b, how often the best guess without reports is right; 1/k where pools are evenly preferred.
+    prior_success : b, how often the best guess without reports is right; 1/k where pools are evenly preferred.
 
     References
     ----------
@@ -331,26 +331,26 @@ def success_bound(epsilon: float, n: int, best: float) -> float:
 
     Examples
     --------
-    >>> round(ps.metrics.success_bound(epsilon=1.0, n=1, best=0.5), 3)
+    >>> round(ps.metrics.success_bound(epsilon=1.0, n=1, prior_success=0.5), 3)
     0.731
-    >>> round(ps.metrics.success_bound(epsilon=1.0, n=2, best=1 / 6), 3)
+    >>> round(ps.metrics.success_bound(epsilon=1.0, n=2, prior_success=1 / 6), 3)
     0.425
     """
     check_reports(epsilon, n)
-    if not 0 < best <= 1:
-        raise InputError("best must be a probability above 0", value=best)
+    if not 0 < prior_success <= 1:
+        raise InputError("prior_success must be a probability above 0", value=prior_success)
     epsilon = min(epsilon, MAX_EPSILON)
-    p = _lies(epsilon, n)
-    if best >= 0.5:
-        wrong = float(np.minimum(best * p, (1 - best) * p[::-1]).sum())
+    p = _flip_count_pmf(epsilon, n)
+    if prior_success >= 0.5:
+        wrong = float(np.minimum(prior_success * p, (1 - prior_success) * p[::-1]).sum())
     else:
         s = (n - 2 * np.arange(n + 1)) * epsilon
-        pairs = (_hidden(p, epsilon) * special.expit(-s - special.logit(best))).max()
-        wrong = max(float(pairs), _missed(epsilon, n, best))
-    return float(np.clip(1 - wrong, best, 1))
+        pairs = (_one_minus_delta(p, epsilon) * special.expit(-s - special.logit(prior_success))).max()
+        wrong = max(float(pairs), _type_2_error(epsilon, n, prior_success))
+    return float(np.clip(1 - wrong, prior_success, 1))
 
 
-def mean_success_bound(epsilon: float, counts: Integers, chances: Floats, best: float) -> float:
+def mean_success_bound(epsilon: float, counts: Integers, chances: Floats, prior_success: float) -> float:
     """Return the mean `success_bound` over the number of reports: (counts,) with their probabilities, for any pool.
 
     Where there are many numbers, those of a group count as their largest. For those that hardly ever occur the bound
@@ -359,11 +359,11 @@ def mean_success_bound(epsilon: float, counts: Integers, chances: Floats, best: 
     likely = np.flatnonzero(chances > NEVER)
     right = 1.0 - float(chances[likely].sum())
     for some in np.array_split(likely, min(len(likely), NUMBERS)):
-        right += float(chances[some].sum()) * success_bound(epsilon, int(counts[some].max()), best)
+        right += float(chances[some].sum()) * success_bound(epsilon, int(counts[some].max()), prior_success)
     return min(right, 1.0)
 
 
-def _missed(epsilon: float, n: int, size: float) -> float:
+def _type_2_error(epsilon: float, n: int, size: float) -> float:
     """Return the least error of the second kind of a test of this size against one reference, over all channels."""
     if n == 0:
         return 1 - size
@@ -373,7 +373,7 @@ def _missed(epsilon: float, n: int, size: float) -> float:
     return float(special.betaincc(j, n - j + 1, p).min())
 
 
-def _lies(epsilon: float, n: int) -> Floats:
+def _flip_count_pmf(epsilon: float, n: int) -> Floats:
     """(n + 1,) probability of each number of lies among n randomized responses."""
     j = np.arange(n + 1)
     ways = special.gammaln(n + 1) - special.gammaln(j + 1) - special.gammaln(n - j + 1)
@@ -383,7 +383,7 @@ def _lies(epsilon: float, n: int) -> Floats:
     return p
 
 
-def _hidden(p: Floats, epsilon: float) -> Floats:
+def _one_minus_delta(p: Floats, epsilon: float) -> Floats:
     r"""(n + 1,) 1 - delta(s) at s = (n - 2 l) epsilon, for l = 0 to n: sums of what is positive, so no digit is lost.
 
     .. math:: 1 - \delta = \sum_{j \ge l} p_j + \sum_{j < l} p_j e^{-2 \epsilon (l - j)}

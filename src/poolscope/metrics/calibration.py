@@ -87,12 +87,12 @@ def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
     >>> ps.metrics.calibration(rows, bins=5).columns
     ['confidence', 'success', 'low', 'high', 'users']
     """
-    binned, groups, effect = gather(rows, bins), clusters_of(rows), np.ones(1)
+    binned, groups, design_effect = gather(rows, bins), clusters_of(rows), np.ones(1)
     if groups is not None:
         index, correct = _bins(rows, bins), successes(rows).astype(np.float64)
         own = [(groups[index == one], correct[index == one]) for one in np.unique(index)]
-        effect = np.array([effect_of_share(some.sums(right), some.sizes) for some, right in own])
-    low, high = clopper_pearson(binned.hits / effect, binned.users / effect)
+        design_effect = np.array([effect_of_share(some.sums(right), some.sizes) for some, right in own])
+    low, high = clopper_pearson(binned.hits / design_effect, binned.users / design_effect)
     return pl.DataFrame(
         {
             "confidence": binned.confidence,
@@ -125,15 +125,15 @@ def ece(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> Estimate:
     """
     binned = gather(rows, bins)
     seen, gap = float(binned.error(binned.success)), binned.success - binned.confidence
-    effect = _effect(rows, bins, gap)
-    widest = max(seen, _pooled_gap(binned, effect))
+    design_effect = _design_effect(rows, bins, gap)
+    widest = max(seen, _pooled_gap(binned, design_effect))
     if seen == 0:
         return Estimate(seen, 0.0, widest)
     # Past the value by four times what noise can add to it.
-    noise = np.sqrt(effect * binned.confidence * (1 - binned.confidence) / binned.users)
+    noise = np.sqrt(design_effect * binned.confidence * (1 - binned.confidence) / binned.users)
     scales = np.linspace(0, 1 + 4 * float(noise @ binned.weight) / seen, SCALES)
     chance = np.clip(binned.confidence + scales[:, None] * gap, 0, 1)
-    below, above = np.quantile(_replicas(binned, chance, seed, effect), (0.025, 0.975), axis=1)
+    below, above = np.quantile(_replicas(binned, chance, seed, design_effect), (0.025, 0.975), axis=1)
     error = binned.error(chance)
     # Both quantiles rise with the scale but for the noise of the replicas.
     low = np.interp(seen, np.maximum.accumulate(above), error)
@@ -155,30 +155,30 @@ def ece_null_p95(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS, level: f
     return float(np.quantile(_replicas(binned, binned.confidence[None], seed), level))
 
 
-def _effect(rows: pl.DataFrame, bins: int, gap: NDArray[np.float64]) -> float:
+def _design_effect(rows: pl.DataFrame, bins: int, gap: NDArray[np.float64]) -> float:
     """Return the design effect of the calibration error, whose influence values are the signed gaps of the users."""
     groups = clusters_of(rows)
     if groups is None:
         return 1.0
     sign = np.sign(gap)[np.unique(_bins(rows, bins), return_inverse=True)[1]]
     influence = sign * (successes(rows) - rows["confidence"].to_numpy())
-    return groups.effect(influence - influence.mean())
+    return groups.design_effect(influence - influence.mean())
 
 
-def _pooled_gap(binned: ConfidenceBins, effect: float) -> float:
+def _pooled_gap(binned: ConfidenceBins, design_effect: float) -> float:
     """Return the largest plausible gap between mean confidence and success rate over all users."""
-    low, high = clopper_pearson(binned.hits.sum() / effect, binned.users.sum() / effect)
+    low, high = clopper_pearson(binned.hits.sum() / design_effect, binned.users.sum() / design_effect)
     confidence = float(binned.confidence @ binned.weight)
     return max(float(high) - confidence, confidence - float(low))
 
 
 def _replicas(
-    binned: ConfidenceBins, chance: NDArray[np.float64], seed: int, effect: float = 1.0
+    binned: ConfidenceBins, chance: NDArray[np.float64], seed: int, design_effect: float = 1.0
 ) -> NDArray[np.float64]:
     """Errors of samples drawn with given success rates, (..., bins) -> (..., REPLICAS); of fewer users by an effect."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_STREAM))
     size = (*chance.shape[:-1], REPLICAS, chance.shape[-1])
-    users = np.maximum(1, np.rint(binned.users / effect).astype(np.int64))
+    users = np.maximum(1, np.rint(binned.users / design_effect).astype(np.int64))
     hits = rng.binomial(users, chance[..., None, :], size=size)
     return binned.error(hits / users)
 
@@ -196,5 +196,5 @@ def brier(rows: pl.DataFrame) -> Estimate:
     loss = (rows["confidence"].to_numpy() - successes(rows)) ** 2
     value = float(loss.mean())
     groups, influence = clusters_of(rows), loss - value
-    effect = 1.0 if groups is None else groups.effect(influence)
-    return bounded_mean(value, float(np.square(influence).sum()), loss.size, effect=effect)
+    design_effect = 1.0 if groups is None else groups.design_effect(influence)
+    return bounded_mean(value, float(np.square(influence).sum()), loss.size, design_effect=design_effect)

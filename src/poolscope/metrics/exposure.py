@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from poolscope.game.columns import CONFIDENCE_MCSE, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, MINUS_MCSE, PLUS_MCSE
 from poolscope.metrics.intervals import (
     Estimate,
-    between,
     clopper_pearson,
     clusters_of,
     effect_of_share,
@@ -26,14 +25,15 @@ from poolscope.metrics.intervals import (
     group_count,
     quantile,
     share_of_users,
+    widen_interval,
 )
 from poolscope.metrics.precision import successes
 
-CHANCE = (MINUS_MCSE, "", PLUS_MCSE)
+MCSE_SUFFIXES = (MINUS_MCSE, "", PLUS_MCSE)
 """Ends of the columns that say when users were exposed: if chance in the attack hides it, as it is, if it shows it."""
 
 Firsts = list[Counter[float]]
-"""Users by the report that exposed them, of each group of users (`clusters`)."""
+"""Users by the report that exposed them, of each group of users (`Clusters`)."""
 
 
 def confident(rows: pl.DataFrame, threshold: float) -> Estimate:
@@ -46,7 +46,7 @@ def confident(rows: pl.DataFrame, threshold: float) -> Estimate:
     """
     confidence, error, groups = rows["confidence"].to_numpy(), confidence_mcse(rows), clusters_of(rows)
     shares = (share_of_users(x >= threshold, groups) for x in (confidence - error, confidence, confidence + error))
-    return between(*shares)
+    return widen_interval(*shares)
 
 
 def confidence_mcse(rows: pl.DataFrame) -> NDArray[np.float64]:
@@ -76,14 +76,14 @@ def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
     """
     groups = clusters_of(rows)
     late, found, early = (
-        share_of_users(exposed_by(rows, name, n), groups) for _, name in by_chance(rows, EXPOSED[threshold])
+        share_of_users(exposed_by(rows, name, n), groups) for _, name in mcse_columns(rows, EXPOSED[threshold])
     )
-    return between(late, found, early)
+    return widen_interval(late, found, early)
 
 
-def by_chance(rows: pl.DataFrame, column: str) -> list[tuple[str, str]]:
-    """Of each of `CHANCE` the column that says when users were exposed: the same where an attack leaves none to it."""
-    return [(end, column + end if column + end in rows.columns else column) for end in CHANCE]
+def mcse_columns(rows: pl.DataFrame, column: str) -> list[tuple[str, str]]:
+    """Return each of `MCSE_SUFFIXES` with its column of exposure; all the same where the attack does not sample."""
+    return [(end, column + end if column + end in rows.columns else column) for end in MCSE_SUFFIXES]
 
 
 def exposed_by(rows: pl.DataFrame, column: str, n: int) -> NDArray[np.bool_]:
@@ -91,8 +91,8 @@ def exposed_by(rows: pl.DataFrame, column: str, n: int) -> NDArray[np.bool_]:
     return (rows[column] <= n).fill_null(False).to_numpy()
 
 
-def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:
-    """Return the number of reports until that share (`level`) of the users is exposed; infinite where it never is.
+def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, share: float = 0.5) -> Estimate:
+    """Return the number of reports until that share (`share`) of the users is exposed; infinite where it never is.
 
     Examples
     --------
@@ -100,9 +100,9 @@ def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float
     5.0
     """
     early, found, late = (
-        reports_until(first_exposed(rows, name), level) for _, name in reversed(by_chance(rows, EXPOSED[threshold]))
+        reports_until(first_exposed(rows, name), share) for _, name in reversed(mcse_columns(rows, EXPOSED[threshold]))
     )
-    return between(early, found, late)
+    return widen_interval(early, found, late)
 
 
 def first_exposed(rows: pl.DataFrame, column: str) -> Firsts:
@@ -170,7 +170,7 @@ def exposure_counts(
         return np.bincount(own * (horizon + 2) + first, minlength=groups * (horizon + 2)).reshape(groups, -1)
 
     return np.stack(
-        [[each(name) for _, name in by_chance(rows, column)] for column in exposure_columns(threshold).values()]
+        [[each(name) for _, name in mcse_columns(rows, column)] for column in exposure_columns(threshold).values()]
     )
 
 

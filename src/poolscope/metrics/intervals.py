@@ -84,17 +84,17 @@ class Estimate(NamedTuple):
         return cls(*map(real, found))
 
 
-def exactly(value: float) -> Estimate:
+def known_value(value: float) -> Estimate:
     """Return a number that is known."""
     return Estimate(value, value, value)
 
 
 def clopper_pearson(
-    hits: ArrayLike, trials: ArrayLike, error: ArrayLike = TAIL
+    hits: ArrayLike, trials: ArrayLike, tail: ArrayLike = TAIL
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Return exact bounds of a binomial share, each of which is wrong with probability ``error`` at most.
+    r"""Return exact bounds of a binomial share, each of which is wrong with probability ``tail`` at most.
 
-    .. math:: I_{low}(k, n - k + 1) = \text{error} = 1 - I_{high}(k + 1, n - k)
+    .. math:: I_{low}(k, n - k + 1) = \text{tail} = 1 - I_{high}(k + 1, n - k)
 
     with I the regularised incomplete beta function: the low end is a quantile of Beta(k, n - k + 1), the high end one
     of Beta(k + 1, n - k).
@@ -116,27 +116,27 @@ def clopper_pearson(
     """
     k, n = np.broadcast_arrays(np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64))
     # where k is 0 or n a parameter would be 0: the bound is then known, any legal parameter will do
-    low = np.where(k > 0, special.betaincinv(np.where(k > 0, k, 1.0), n - k + 1.0, error), 0.0)
-    high = np.where(k < n, special.betaincinv(k + 1.0, np.where(k < n, n - k, 1.0), 1.0 - np.asarray(error)), 1.0)
+    low = np.where(k > 0, special.betaincinv(np.where(k > 0, k, 1.0), n - k + 1.0, tail), 0.0)
+    high = np.where(k < n, special.betaincinv(k + 1.0, np.where(k < n, n - k, 1.0), 1.0 - np.asarray(tail)), 1.0)
     return low, high
 
 
-def share_of(successes: int, users: int, effect: float = 1.0) -> Estimate:
+def share_of(successes: int, users: int, design_effect: float = 1.0) -> Estimate:
     """Return the share of successes with its exact interval; NaN in (0, 1) when there are no users.
 
-    With a design effect (`clusters`) the interval is that of Korn and Graubard: of as many fewer users.
+    With a design effect (`Clusters`) the interval is that of Korn and Graubard: of as many fewer users.
     """
-    low, high = clopper_pearson(successes / effect, users / effect)
+    low, high = clopper_pearson(successes / design_effect, users / design_effect)
     return Estimate(successes / users if users else float("nan"), float(low), float(high))
 
 
-def between(few: Estimate, found: Estimate, many: Estimate) -> Estimate:
+def widen_interval(few: Estimate, found: Estimate, many: Estimate) -> Estimate:
     """Return what was found, between the ends of the least and the most that it may be."""
     return Estimate(found.value, min(few.low, found.low), max(many.high, found.high))
 
 
-def share_above(
-    correct: NDArray[np.bool_], guessed: NDArray[np.int64], effect: ArrayLike = 1.0
+def precision_at_rank(
+    correct: NDArray[np.bool_], n_guessed: NDArray[np.int64], design_effect: ArrayLike = 1.0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     r"""Estimate the success rate of the most confident share q of the population from a ranked sample of users.
 
@@ -153,22 +153,25 @@ def share_above(
     ----------
     correct : ndarray of bool, shape (users,)
         Successes from the most to the least confident user.
-    guessed : ndarray of int, shape (shares,)
+    n_guessed : ndarray of int, shape (shares,)
         How many users are guessed, q N, from 1 to N.
-    effect : float or ndarray, shape (shares,)
-        Design effect: the variance is larger by this factor than that of independent users (`clusters`).
+    design_effect : float or ndarray, shape (shares,)
+        Design effect: the variance is larger by this factor than that of independent users (`Clusters`).
 
     Returns
     -------
     share, low, high : ndarray, shape (shares,)
     """
     users, hits = correct.size, np.concatenate([[0], np.cumsum(correct)])
-    share, effect = hits[guessed] / guessed, np.broadcast_to(np.asarray(effect, dtype=np.float64), guessed.shape)
-    low, high = clopper_pearson(hits[guessed] / effect, guessed / effect)
-    part = np.flatnonzero(guessed < users)
+    share, design_effect = (
+        hits[n_guessed] / n_guessed,
+        np.broadcast_to(np.asarray(design_effect, dtype=np.float64), n_guessed.shape),
+    )
+    low, high = clopper_pearson(hits[n_guessed] / design_effect, n_guessed / design_effect)
+    part = np.flatnonzero(n_guessed < users)
     for start in range(0, part.size, ROWS_AT_ONCE):
         some = part[start : start + ROWS_AT_ONCE]
-        mean, fewer = guessed[some, None], effect[some, None]
+        mean, fewer = n_guessed[some, None], design_effect[some, None]
         above = np.rint(mean + np.sqrt(fewer * mean * (1 - mean / users)) * PLACES).clip(0, users).astype(np.int64)
         low[some], high[some] = _mixture_ends(hits[above] / fewer, above / fewer)
     return share, np.minimum(low, share), np.maximum(high, share)
@@ -196,7 +199,9 @@ def _mixture_ends(
     return ends[0], ends[1]
 
 
-def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0, effect: float = 1.0) -> Estimate:
+def bounded_mean(
+    value: float, squares: float, users: int, *, scale: float = 1.0, design_effect: float = 1.0
+) -> Estimate:
     r"""Return the interval of an average that lies in [0, 1], from its influence values.
 
     The variance of one user is taken over the users and the four pseudo-users of the
@@ -221,14 +226,14 @@ def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0
     scale : float
         The variance s of one user relative to that of a plain share, when all users succeed
         with the same probability: 1 for a mean, 2 for the AUC.
-    effect : float
-        Design effect: the variance is larger by this factor than that of independent users (`clusters`).
+    design_effect : float
+        Design effect: the variance is larger by this factor than that of independent users (`Clusters`).
     """
     pseudo = PSEUDO_SUCCESSES + PSEUDO_FAILURES
     a = (users * value + PSEUDO_SUCCESSES) / (users + pseudo)
     extra = scale * (PSEUDO_FAILURES * a**2 + PSEUDO_SUCCESSES * (1 - a) ** 2)
     variance = (squares + extra) / (users + pseudo)
-    effective = users * a * (1 - a) / variance / effect
+    effective = users * a * (1 - a) / variance / design_effect
     low, high = clopper_pearson(value * effective, effective)
     return Estimate(value, float(low), float(high))
 
@@ -241,7 +246,7 @@ def ratio(one: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
 
     .. math:: (x - L y)^2 = (x - x_{low})^2 + L^2 (y_{high} - y)^2 - 2 \rho L (x - x_{low}) (y_{high} - y)
 
-    If the other is known (``exactly``), the ends are those of the one divided by it.
+    If the other is known (``known_value``), the ends are those of the one divided by it.
 
     References
     ----------
@@ -258,12 +263,12 @@ def ratio(one: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
     return Estimate(x / y, min(low, x / y), max(high, x / y))
 
 
-def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None, effect: float = 1.0) -> Estimate:
+def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None, design_effect: float = 1.0) -> Estimate:
     """A quantile, the least value that the share ``level`` does not exceed, and the order statistics that bound it.
 
     The number of values below the true quantile is binomial: its 2.5 % and 97.5 % quantiles count the ends off. An end
     that would lie beyond all values is infinite: this many users do not bound it. Infinite values are legal. With
-    `counts` there are that many of each value. With a design effect (`clusters`) the ranks are those of as many fewer
+    `counts` there are that many of each value. With a design effect (`Clusters`) the ranks are those of as many fewer
     users (Woodruff 1952).
     """
     x = np.asarray(values, dtype=np.float64)
@@ -278,7 +283,7 @@ def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None, e
         return float(x[np.searchsorted(up_to, rank, side="right")])
 
     value = at(int(np.clip(np.ceil(level * size - 1e-9), 1, size)) - 1)
-    fewer = max(1, math.floor(size / effect))
+    fewer = max(1, math.floor(size / design_effect))
     below, above = (_binomial_quantile(part, fewer, level) for part in (TAIL, 1 - TAIL))
     first, last = math.floor(below * size / fewer), math.ceil(above * size / fewer)
     low = at(first - 1) if first > 0 else -math.inf
@@ -312,7 +317,7 @@ class Clusters:
         """(groups,) the sum of the influence values of each."""
         return np.bincount(self.of, influence, self.count).astype(np.float64)
 
-    def effect(self, influence: NDArray[np.float64]) -> float:
+    def design_effect(self, influence: NDArray[np.float64]) -> float:
         """Return the design effect of a metric with these influence values, (users,)."""
         return effect_of(self.sums(influence), float(influence @ influence))
 
@@ -350,10 +355,10 @@ def effects_of_shares(hits: NDArray[np.number], users: NDArray[np.number]) -> ND
 
 def share_of_users(chosen: NDArray[np.bool_], groups: Clusters | None) -> Estimate:
     """Return the share of users who are chosen, (users,), with its interval."""
-    effect = 1.0
+    design_effect = 1.0
     if groups is not None:
-        effect = effect_of_share(groups.sums(chosen.astype(np.float64)), groups.sizes)
-    return share_of(int(chosen.sum()), chosen.size, effect)
+        design_effect = effect_of_share(groups.sums(chosen.astype(np.float64)), groups.sizes)
+    return share_of(int(chosen.sum()), chosen.size, design_effect)
 
 
 def group_count(rows: pl.DataFrame) -> int:

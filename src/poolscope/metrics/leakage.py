@@ -20,7 +20,7 @@ from poolscope.metrics.intervals import (
     clopper_pearson,
     clusters_of,
     effect_of_share,
-    exactly,
+    known_value,
     quantile,
     ratio,
     share_of_users,
@@ -44,7 +44,7 @@ def bayes_risk_ratio(rows: pl.DataFrame, prior: float) -> Estimate:
     >>> round(ps.metrics.bayes_risk_ratio(rows, 1 / 3).value, 3)
     0.39
     """
-    return security_of(_precision(rows), exactly(prior))
+    return security_of(_precision(rows), known_value(prior))
 
 
 def security_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) -> Estimate:
@@ -57,7 +57,7 @@ def security_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) 
 
     Parameters
     ----------
-    prior : how often the best guess without reports is right; ``exactly`` where it is known.
+    prior : how often the best guess without reports is right; ``known_value`` where it is known.
     correlation : of the two being right about the same user.
 
     References
@@ -66,10 +66,10 @@ def security_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) 
     """
     if prior.value >= 1:
         return Estimate(float("nan"), 0.0, 1.0)
-    return ratio(_rest(precision), _rest(prior), correlation)
+    return ratio(_complement(precision), _complement(prior), correlation)
 
 
-def _rest(share: Estimate) -> Estimate:
+def _complement(share: Estimate) -> Estimate:
     return Estimate(1 - share.value, 1 - share.high, 1 - share.low)
 
 
@@ -81,21 +81,21 @@ def bayes_security(rows: pl.DataFrame, k: int, seed: int) -> Estimate:
     >>> round(ps.metrics.bayes_security(rows, k=3, seed=1).value, 3)
     0.391
     """
-    groups, effect = clusters_of(rows), 1.0
+    groups, design_effect = clusters_of(rows), 1.0
     if groups is not None:
         pool, correct = rows["pool"].cast(pl.String).to_numpy(), successes(rows)
         own = [(groups[pool == name], correct[pool == name]) for name in np.unique(pool)]
-        effect = max(effect_of_share(some.sums(right.astype(np.float64)), some.sizes) for some, right in own)
-    return min_security_of(answers(rows), k, seed, effect)
+        design_effect = max(effect_of_share(some.sums(right.astype(np.float64)), some.sizes) for some, right in own)
+    return min_security_of(confusion_counts(rows), k, seed, design_effect)
 
 
-def answers(rows: pl.DataFrame) -> Counter[tuple[str, str]]:
+def confusion_counts(rows: pl.DataFrame) -> Counter[tuple[str, str]]:
     """Return how many users of each pool were given each guess."""
     both = rows.select(pl.col("pool", "guess").cast(pl.String)).group_by("pool", "guess").len()
     return Counter({(pool, guess): users for pool, guess, users in both.iter_rows()})
 
 
-def min_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int, effect: float = 1.0) -> Estimate:
+def min_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int, design_effect: float = 1.0) -> Estimate:
     r"""Return the least Bayes security over all priors, from how many users of each pool were given each guess.
 
     For a channel C the least is reached where two secrets share the prior evenly, so it is one less the largest total
@@ -127,30 +127,30 @@ def min_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int, ef
     table = np.array([[counts.get((pool, guess), 0) for guess in names] for pool in pools])
     users = table.sum(axis=1)
     channel = table / users[:, None]
-    even, even_high = _evenly(np.diagonal(table) / effect, users / effect)
+    even, even_high = _uniform_prior_security(np.diagonal(table) / design_effect, users / design_effect)
     least, most = 0.0, 0.0
     for a in range(len(pools)):
         others = np.flatnonzero(np.arange(len(pools)) != a)
         best = channel[a] > channel[others]
         chosen = (best * table[a]).sum(axis=1), users[a], (best * table[others]).sum(axis=1), users[others]
-        apart = _difference(*(count / effect for count in chosen))
+        apart = _difference(*(count / design_effect for count in chosen))
         most = max(most, apart[2].max())
-        error = TAIL / 2 / (len(pools) * (len(pools) - 1))
+        tail = TAIL / 2 / (len(pools) * (len(pools) - 1))
         guessed = table[a, a], users[a], table[others, a], users[others]
-        named = _difference(*(count / effect for count in guessed), error=error)
+        named = _difference(*(count / design_effect for count in guessed), tail=tail)
         least = max(least, named[1].max())
     low, high = 1 - min(most, 1.0) if len(pools) == k else 0.0, min(1 - least, even_high)
-    return Estimate(float(np.clip(min(1 - _told_apart(table, seed), even), low, high)), low, high)
+    return Estimate(float(np.clip(min(1 - _held_out_total_variation(table, seed), even), low, high)), low, high)
 
 
-def _evenly(right: NDArray[np.float64], users: NDArray[np.float64]) -> tuple[float, float]:
+def _uniform_prior_security(right: NDArray[np.float64], users: NDArray[np.float64]) -> tuple[float, float]:
     """Bayes security if all pools were preferred as often, from who is guessed rightly in each, and its high end."""
     share, (low, _) = right / users, clopper_pearson(right, users, TAIL / 2)
     value, error = 1 - share.mean(), np.linalg.norm(share - low) / users.size
     return float(value / (1 - 1 / users.size)), float((value + error) / (1 - 1 / users.size))
 
 
-def _told_apart(table: NDArray[np.int64], seed: int) -> float:
+def _held_out_total_variation(table: NDArray[np.int64], seed: int) -> float:
     """Return how far apart the two pools are that half of the users (pools, guesses) choose, in the other half."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_STREAM))
     one = rng.binomial(table, 0.5, size=(HALVES, *table.shape))
@@ -169,7 +169,7 @@ def _told_apart(table: NDArray[np.int64], seed: int) -> float:
 
 
 def _difference(
-    hits: ArrayLike, users: ArrayLike, other_hits: ArrayLike, other_users: ArrayLike, *, error: float = TAIL
+    hits: ArrayLike, users: ArrayLike, other_hits: ArrayLike, other_users: ArrayLike, *, tail: float = TAIL
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return one share less another of other users, with the ends that their exact intervals give it.
 
@@ -180,8 +180,8 @@ def _difference(
     """
     share, other = np.divide(hits, users), np.divide(other_hits, other_users)
     (low, high), (other_low, other_high) = (
-        clopper_pearson(hits, users, error),
-        clopper_pearson(other_hits, other_users, error),
+        clopper_pearson(hits, users, tail),
+        clopper_pearson(other_hits, other_users, tail),
     )
     value = share - other
     return (
@@ -199,7 +199,7 @@ def min_entropy_leakage(rows: pl.DataFrame, prior: float) -> Estimate:
     >>> round(ps.metrics.min_entropy_leakage(rows, 1 / 3).value, 3)
     1.151
     """
-    return leakage_of(_precision(rows), exactly(prior))
+    return leakage_of(_precision(rows), known_value(prior))
 
 
 def leakage_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) -> Estimate:
@@ -243,11 +243,11 @@ def log_odds_gain(rows: pl.DataFrame, prior: Mapping[str, float], level: float =
     posterior = rows["posterior_true"].to_numpy()
     with np.errstate(divide="ignore"):
         gained = np.log(posterior / np.maximum(1 - posterior, SMALLEST_DOUBT)) - np.log(truth / (1 - truth))
-    groups, effect = clusters_of(rows), 1.0
+    groups, design_effect = clusters_of(rows), 1.0
     if groups is not None:
         below = (gained <= quantile(gained, level).value).astype(np.float64)
-        effect = effect_of_share(groups.sums(below), groups.sizes)
-    return quantile(gained, level, effect=effect)
+        design_effect = effect_of_share(groups.sums(below), groups.sizes)
+    return quantile(gained, level, design_effect=design_effect)
 
 
 def _precision(rows: pl.DataFrame) -> Estimate:

@@ -1,8 +1,8 @@
 r"""Linkability: how well two windows of reports are recognized as one device's (Naor and Vexler).
 
 A device that changes its pseudonym is still tracked if an adversary can link its pseudonyms. Every device of a sample
-has two windows. Two windows of one device should have a higher score (`poolscope.inference.linkage`) than windows of
-two devices. The area under the ROC curve is the probability that they do, with ties for half. The true positive rate
+has two windows. Two windows of one device should have a higher score (`poolscope.inference.link_scores`) than windows
+of two devices. The area under the ROC curve is the probability that they do, with ties for half. The true positive rate
 is the share of devices that are linked where at most one in a thousand pairs of two devices is.
 
 Pairs are not independent: each device is in many. Intervals are over the draw of devices.

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from poolscope.game.columns import ESTIMATE, EXPOSED
-from poolscope.metrics.exposure import CHANCE, by_chance
-from poolscope.metrics.intervals import Estimate, between, bounded_mean, effect_of, effect_of_share, share_of
+from poolscope.metrics.exposure import MCSE_SUFFIXES, mcse_columns
+from poolscope.metrics.intervals import Estimate, bounded_mean, effect_of, effect_of_share, share_of, widen_interval
 from poolscope.metrics.models import Count, FlatRecord, Real, result
 from poolscope.metrics.precision import successes
 
@@ -66,7 +66,7 @@ def pool_sums(rows: pl.DataFrame, n: int, column: str) -> pl.DataFrame:
 
     The column says which report exposed a user.
     """
-    exposed = [(rows[name] <= n).fill_null(False).alias(f"exposed{end}") for end, name in by_chance(rows, column)]
+    exposed = [(rows[name] <= n).fill_null(False).alias(f"exposed{end}") for end, name in mcse_columns(rows, column)]
     estimate = rows[ESTIMATE] if ESTIMATE in rows.columns else pl.repeat(None, rows.height, dtype=pl.Int16, eager=True)
     # whole multiples of a grain: their sums are the same in any order
     posterior = np.rint(rows["posterior_true"].to_numpy() / GRAIN)
@@ -101,7 +101,7 @@ def pool_records(
         count, mean = int(users.sum()), float(posterior.sum() / users.sum())
         squares = max(0.0, float(own["squares"].to_numpy().sum()) * GRAIN - count * mean**2)
         effect = effect_of_share(own["exposed"].to_numpy(), users)
-        exposed = (share_of(int(own[f"exposed{end}"].sum()), count, effect) for end in CHANCE)
+        exposed = (share_of(int(own[f"exposed{end}"].sum()), count, effect) for end in MCSE_SUFFIXES)
         found.append(
             PoolRecord(
                 adversary=adversary,
@@ -109,9 +109,11 @@ def pool_records(
                 pool=pool,
                 users=count,
                 precision=share_of(int(correct.sum()), count, effect_of_share(correct, users)),
-                posterior=bounded_mean(mean, squares, count, effect=effect_of(posterior - mean * users, squares)),
+                posterior=bounded_mean(
+                    mean, squares, count, design_effect=effect_of(posterior - mean * users, squares)
+                ),
                 exposed_at=exposed_at,
-                exposed=between(*exposed),
+                exposed=widen_interval(*exposed),
             )
         )
     return found

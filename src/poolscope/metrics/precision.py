@@ -24,7 +24,7 @@ from poolscope.metrics.intervals import (
     effect_of,
     effect_of_share,
     group_count,
-    share_above,
+    precision_at_rank,
 )
 
 TIE_DECIMALS = 12
@@ -122,7 +122,7 @@ def ranked(rows: pl.DataFrame, seed: int) -> Ranked:
     confidence = rows["confidence"].to_numpy()
     # A stream apart from the game's own, which starts from the same seed.
     stream = np.random.SeedSequence(seed, spawn_key=_TIE_STREAM)
-    order = _falling(confidence, np.random.default_rng(stream).random(rows.height))
+    order = _descending_order(confidence, np.random.default_rng(stream).random(rows.height))
     groups = clusters_of(rows)
     return Ranked(successes(rows)[order], confidence[order], None if groups is None else groups[order])
 
@@ -135,7 +135,7 @@ class Ranked(NamedTuple):
     clusters: Clusters | None
 
 
-def _falling(confidence: NDArray[np.float64], lot: NDArray[np.float64]) -> NDArray[np.int64]:
+def _descending_order(confidence: NDArray[np.float64], tie_breaker: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the order of falling confidence, and of the lot where that ties.
 
     Both in one number, as far as its bits go: to sort by two would take five times as long.
@@ -143,13 +143,13 @@ def _falling(confidence: NDArray[np.float64], lot: NDArray[np.float64]) -> NDArr
     whole = 10**TIE_DECIMALS
     key = np.uint64(whole) - np.rint(np.clip(confidence, 0.0, 1.0) * whole).astype(np.uint64)
     key <<= np.uint64(LOT_BITS)
-    key |= (lot * 2**LOT_BITS).astype(np.uint64)
+    key |= (tie_breaker * 2**LOT_BITS).astype(np.uint64)
     order: NDArray[np.int64] = np.argsort(key)
     key = key[order]
     same = key[1:] == key[:-1]
     tied = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
     some = order[tied]
-    order[tied] = some[np.lexsort((some, lot[some], key[tied]))]
+    order[tied] = some[np.lexsort((some, tie_breaker[some], key[tied]))]
     return order
 
 
@@ -184,7 +184,7 @@ def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) ->
         guessed = np.arange(1, users + 1)
     else:
         guessed = np.unique(np.linspace(1, users, max(points, 2)).round().astype(np.int64))
-    precision, low, high = share_above(correct, guessed, _effects(correct, guessed, groups))
+    precision, low, high = precision_at_rank(correct, guessed, _effects(correct, guessed, groups))
     return pl.DataFrame(
         {
             "null_rate": 1 - guessed / users,
@@ -227,23 +227,23 @@ def auc_pn(rows: pl.DataFrame, seed: int) -> Estimate:
 
 
 def auc_of(correct: NDArray[np.bool_], groups: Clusters | None = None) -> Estimate:
-    """``auc_pn`` of successes already in order of falling confidence, and of users in groups (`clusters`)."""
+    """``auc_pn`` of successes already in order of falling confidence, and of users in groups (`Clusters`)."""
     users = correct.size
-    total = sum(float(gain.sum()) for gain, _ in _gains(correct))
+    total = sum(float(gain.sum()) for gain, _ in _auc_influence_terms(correct))
     area = total / users
     shift = float(correct.mean()) - area
     squares, end = 0.0, users
     sums = np.zeros(groups.count if groups else 1)
-    for gain, behind in _gains(correct):
+    for gain, behind in _auc_influence_terms(correct):
         influence, start = gain - behind + shift, end - gain.size
         squares += float(influence @ influence)
         if groups:
             sums += groups[start:end][::-1].sums(influence)
         end = start
-    return bounded_mean(min(area, 1.0), squares, users, scale=2.0, effect=effect_of(sums, squares))
+    return bounded_mean(min(area, 1.0), squares, users, scale=2.0, design_effect=effect_of(sums, squares))
 
 
-def _gains(correct: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _auc_influence_terms(correct: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """c_i (H_N - H_{i-1}) and the sum of c_j / j over j >= i, from the last user to the first, some at a time.
 
     Summed from the small end, where it loses no digits; the parts are the same whatever the table was read from.
@@ -265,7 +265,7 @@ def precision(rows: pl.DataFrame, seed: int, top: float = 1.0) -> Estimate:
     """Return the precision on the most confident share ``top`` of the users; 1.0 is null rate 0.
 
     At least one user is guessed. The interval covers that the threshold which cuts the share off
-    is known from the same users only (``intervals.share_above``).
+    is known from the same users only (``intervals.precision_at_rank``).
 
     Examples
     --------
@@ -277,11 +277,13 @@ def precision(rows: pl.DataFrame, seed: int, top: float = 1.0) -> Estimate:
 
 
 def precision_of(correct: NDArray[np.bool_], top: float, groups: Clusters | None = None) -> Estimate:
-    """``precision`` of successes already in order of falling confidence, and of users in groups (`clusters`)."""
+    """``precision`` of successes already in order of falling confidence, and of users in groups (`Clusters`)."""
     if not 0 < top <= 1:
         raise InputError("must be above 0 and at most 1", value=top, place="top")
     guessed = np.array([max(1, round(top * correct.size))])
-    return Estimate(*(float(part[0]) for part in share_above(correct, guessed, _effects(correct, guessed, groups))))
+    return Estimate(
+        *(float(part[0]) for part in precision_at_rank(correct, guessed, _effects(correct, guessed, groups)))
+    )
 
 
 def _effects(

@@ -11,21 +11,21 @@ import polars as pl
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.game.columns import CONFIDENCE_MCSE, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
-from poolscope.inference.levels import DEFAULT_THRESHOLD, at_levels
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD, at_levels
 from poolscope.metrics.bounds import mean_success_bound
 from poolscope.metrics.calibration import brier, ece, ece_null_p95
 from poolscope.metrics.exposure import (
-    CHANCE,
-    by_chance,
+    MCSE_SUFFIXES,
     confidence_mcse,
     confident,
     exposed_by,
     first_exposed,
+    mcse_columns,
     precision_at_threshold,
     reports_until,
 )
-from poolscope.metrics.intervals import Estimate, between, effect_of_share, exactly, share_of
-from poolscope.metrics.leakage import answers, leakage_of, min_security_of, security_of
+from poolscope.metrics.intervals import Estimate, effect_of_share, known_value, share_of, widen_interval
+from poolscope.metrics.leakage import confusion_counts, leakage_of, min_security_of, security_of
 from poolscope.metrics.models import Count, FlatRecord, Real, UnknownEstimate, result
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
 from poolscope.metrics.tables import Records
@@ -143,14 +143,14 @@ def is_skewed(baseline: float, majority: float, users: int) -> bool:
     return skewed
 
 
-def prior_guess(baseline: float, most: int, users: int, known: float | None = None) -> Estimate:
+def prior_success(baseline: float, most: int, users: int, known: float | None = None) -> Estimate:
     """Return how often the best guess without any report is right: the most common pool where there is one, else any.
 
     Where it is not `known` it is estimated from the users. If they do not clearly prefer one pool (`is_skewed`), they
     may still do so, by as much as the most common one allows.
     """
     if known is not None:
-        return exactly(known)
+        return known_value(known)
     seen = share_of(most, users)
     return seen if is_skewed(baseline, seen.value, users) else Estimate(baseline, baseline, max(baseline, seen.high))
 
@@ -188,7 +188,7 @@ def summarize(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
         # Sums in one order: the rows of the table may come in any, the last digit may not.
-        records.append(record_of(by_user(rows), Counted.of(rows, n), adversary, n, game, seed, threshold))
+        records.append(record_of(by_user(rows), AttackCounts.of(rows, n), adversary, n, game, seed, threshold))
     return Records(records)
 
 
@@ -216,25 +216,25 @@ def counted_columns(threshold: float | None) -> tuple[str, ...]:
 
 
 @dataclass
-class Counted:
+class AttackCounts:
     """What of an attack can be counted part by part.
 
     Parameters
     ----------
-    answers : users by pool and guess.
+    confusion_counts : users by pool and guess.
     exposed : users exposed by n, by the column that says so.
     firsts : users by the report that exposed them, at the game's threshold, else at 0.9; infinity for those who never
         were. Three times: as it is, and with posteriors more and less by their Monte Carlo standard error.
     groups : the same of the users who met each estimate of the popularity; empty where users are independent.
     """
 
-    answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    confusion_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     exposed: Counter[str] = field(default_factory=Counter)
-    firsts: dict[str, Counter[float]] = field(default_factory=lambda: {end: Counter() for end in CHANCE})
-    groups: dict[int, Counted] = field(default_factory=dict)
+    firsts: dict[str, Counter[float]] = field(default_factory=lambda: {end: Counter() for end in MCSE_SUFFIXES})
+    groups: dict[int, AttackCounts] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: pl.DataFrame, n: int) -> Counted:
+    def of(cls, rows: pl.DataFrame, n: int) -> AttackCounts:
         """Return some rows after n reports, from their `counted_columns`."""
         if ESTIMATE in rows.columns and not rows[ESTIMATE].null_count():
             every = cls()
@@ -249,53 +249,57 @@ class Counted:
             {
                 name + end: int(exposed_by(rows, column, n).sum())
                 for name in columns
-                for end, column in by_chance(rows, name)
+                for end, column in mcse_columns(rows, name)
             }
         )
-        firsts = {end: first_exposed(rows, column)[0] for end, column in by_chance(rows, own)}
-        return cls(answers(rows), exposed, firsts)
+        firsts = {end: first_exposed(rows, column)[0] for end, column in mcse_columns(rows, own)}
+        return cls(confusion_counts(rows), exposed, firsts)
 
-    def __iadd__(self, other: Counted) -> Counted:
+    def __iadd__(self, other: AttackCounts) -> AttackCounts:
         self._count(other)
         for estimate, own in other.groups.items():
-            self.groups.setdefault(estimate, Counted())._count(own)
+            self.groups.setdefault(estimate, AttackCounts())._count(own)
         return self
 
-    def _count(self, other: Counted) -> None:
-        self.answers.update(other.answers)
+    def _count(self, other: AttackCounts) -> None:
+        self.confusion_counts.update(other.confusion_counts)
         self.exposed.update(other.exposed)
         for end, firsts in other.firsts.items():
             self.firsts[end].update(firsts)
 
     @property
-    def parts(self) -> list[Counted]:
+    def parts(self) -> list[AttackCounts]:
         """The users who met each estimate; all of them where they are independent."""
         return [self.groups[estimate] for estimate in sorted(self.groups)] or [self]
 
     def share_exposed(self, column: str) -> Estimate:
         """Return the share of the users exposed by n, as the column says."""
-        users = [part.answers.total() for part in self.parts]
+        users = [part.confusion_counts.total() for part in self.parts]
         effect = effect_of_share([part.exposed[column] for part in self.parts], users)
-        return between(*(share_of(self.exposed[column + end], sum(users), effect) for end in CHANCE))
+        return widen_interval(*(share_of(self.exposed[column + end], sum(users), effect) for end in MCSE_SUFFIXES))
 
     def reports_until(self, share: float) -> Estimate:
         """Return the number of reports until that share of the users is exposed."""
-        return between(*(reports_until([part.firsts[end] for part in self.parts], share) for end in reversed(CHANCE)))
+        return widen_interval(
+            *(reports_until([part.firsts[end] for part in self.parts], share) for end in reversed(MCSE_SUFFIXES))
+        )
 
     def min_security(self, k: int, seed: int) -> Estimate:
         """The least Bayes security; the widest design effect of how often a pool is guessed of its users holds."""
         pools = self.pools
         effect = max(
-            effect_of_share([one.answers[pool, pool] for one in self.parts], [one.pools[pool] for one in self.parts])
+            effect_of_share(
+                [one.confusion_counts[pool, pool] for one in self.parts], [one.pools[pool] for one in self.parts]
+            )
             for pool in pools
         )
-        return min_security_of(self.answers, k, seed, effect)
+        return min_security_of(self.confusion_counts, k, seed, effect)
 
     @property
     def pools(self) -> Counter[str]:
         """Users of each pool."""
         users: Counter[str] = Counter()
-        for (pool, _), some in self.answers.items():
+        for (pool, _), some in self.confusion_counts.items():
             users[pool] += some
         return users
 
@@ -304,9 +308,12 @@ class Counted:
         """Of the guess and the most common pool in being right about the same user; 0 where either never varies."""
         pools = self.pools
         common, most = max(pools.items(), key=lambda pool: (pool[1], pool[0]))
-        users, right = pools.total(), sum(some for (pool, guess), some in self.answers.items() if pool == guess)
+        users, right = (
+            pools.total(),
+            sum(some for (pool, guess), some in self.confusion_counts.items() if pool == guess),
+        )
         spread = right * (users - right) * most * (users - most)
-        return (users * self.answers[common, common] - right * most) / spread**0.5 if spread else 0.0
+        return (users * self.confusion_counts[common, common] - right * most) / spread**0.5 if spread else 0.0
 
 
 def _share_of(column: str) -> str:
@@ -316,7 +323,7 @@ def _share_of(column: str) -> str:
 
 def record_of(
     rows: pl.DataFrame,
-    counted: Counted,
+    counted: AttackCounts,
     adversary: str,
     n: int,
     game: Game,
@@ -329,11 +336,11 @@ def record_of(
     millions.
     """
     correct, _, groups = ranked(rows, seed)
-    k, known = game.pool_counts[adversary], game.prior_guess(adversary)
+    k, known = game.pool_counts[adversary], game.prior_success(adversary)
     users, baseline = rows.height, 1 / k
     most = max(counted.pools.values())
     precision, together = precision_of(correct, 1.0, groups), counted.correlation
-    prior = prior_guess(baseline, most, users, known)
+    prior = prior_success(baseline, most, users, known)
     estimates = {name: precision_of(correct, top, groups) for name, top in TOPS.items()}
     estimates |= {name: confident(rows, level) for level, name in CONFIDENT.items()}
     # a threshold that nobody played with is one of confidences, not of who was exposed
@@ -351,7 +358,9 @@ def record_of(
         precision=precision,
         # where no prior is stated, the best that anyone can know of these users is how many prefer each pool
         success_bound=mean_success_bound(
-            game.epsilon(adversary), *game.policy.linked(n), most / users if known is None else known
+            game.epsilon(adversary),
+            *game.policy.linkable_count_distribution(n),
+            most / users if known is None else known,
         ),
         bayes_risk_ratio=security_of(precision, prior, together),
         bayes_security=counted.min_security(k, seed),

@@ -14,7 +14,7 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.protocols import MAX_EPSILON, Mechanism
 from poolscope.mechanisms.pure import Pure
-from poolscope.metrics.lattice import LENGTH, mean_excess, mean_positive_part
+from poolscope.metrics.convolution import LENGTH, mean_excess, mean_positive_part
 
 MAX_DEVICES = 10**10
 """More devices count as this many: they hide better."""
@@ -70,7 +70,7 @@ def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int =
     Rounds are composed by their privacy loss distribution. It is made of the divergences at `LOSSES` values of
     :math:`\epsilon'`, joined by lines, which lie above the convex curve (Doroshenko, Ghazi, Kamath, Kumar,
     Manurangsi), and its sum over the rounds is computed, not approximated. Objects of different rounds may be chosen
-    in any way. All numbers are rounded up: see `poolscope.metrics.lattice`.
+    in any way. All numbers are rounded up: see `poolscope.metrics.convolution`.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int =
     return _central(blanket, devices, delta, rounds)
 
 
-def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rounds: int = 1) -> float:
+def shuffle_epsilon_of_mechanism(mechanism: Mechanism, devices: int, delta: float, *, rounds: int = 1) -> float:
     r"""Return the central epsilon of shuffled reports of this mechanism: at most ``shuffle_epsilon`` of its epsilon.
 
     A pure mechanism has :math:`\Pr[y | x] = c(y) (1 + (e^\epsilon - 1) [x \in \mathrm{support}(y)])`, where epsilon
@@ -130,7 +130,7 @@ def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rou
     Examples
     --------
     >>> oue = ps.mechanisms.OUE(universe=100, epsilon=4.0)
-    >>> round(ps.metrics.shuffled_epsilon_of(oue, devices=100_000, delta=1e-6), 3)
+    >>> round(ps.metrics.shuffle_epsilon_of_mechanism(oue, devices=100_000, delta=1e-6), 3)
     0.081
     """
     epsilon = float(mechanism.epsilon)
@@ -154,12 +154,12 @@ def _central(blanket: Blanket, devices: int, delta: float, rounds: int) -> float
         return _least(lambda central: _delta(blanket, devices, central), delta, blanket.epsilon)
     losses = _losses(blanket, devices, LOST * delta / rounds)
 
-    def composed(central: float) -> float:
+    def composed_delta(central: float) -> float:
         over = mean_excess(losses.steps, losses.weights, rounds, losses.step, central, lambda loss: -np.expm1(-loss))
-        finite = rounds * math.log1p(-losses.lost)
+        finite = rounds * math.log1p(-losses.truncated_mass)
         return math.exp(finite) * over - math.expm1(finite)
 
-    return _least(composed, delta, rounds * blanket.epsilon)
+    return _least(composed_delta, delta, rounds * blanket.epsilon)
 
 
 def _delta(blanket: Blanket, devices: int, central: float, length: int = LENGTH) -> float:
@@ -174,17 +174,17 @@ class Losses(NamedTuple):
     """Privacy losses of one round.
 
     steps, weights : (losses,) finite losses, as multiples of the step, and their probabilities; zero has the rest.
-    lost : probability of a loss without limit.
+    truncated_mass : probability of a loss without limit.
     """
 
     step: float
     steps: Integers
     weights: Floats
-    lost: float
+    truncated_mass: float
 
 
-def _losses(blanket: Blanket, devices: int, lost: float) -> Losses:
-    """Losses that dominate those of a round, of which those above the largest have at most probability `lost`.
+def _losses(blanket: Blanket, devices: int, truncated_mass: float) -> Losses:
+    """Return losses that dominate those of a round; those above the largest have at most mass `truncated_mass`.
 
     The divergence is a convex function of e^epsilon'. A convex polygon above it is the divergence of losses at its
     corners: the change of slope at a corner is the probability of its loss under the second hypothesis. To exchange
@@ -194,31 +194,31 @@ def _losses(blanket: Blanket, devices: int, lost: float) -> Losses:
     def divergence(central: float) -> float:
         return _delta(blanket, devices, central, LENGTH // 4)
 
-    largest = _least(divergence, lost, blanket.epsilon)
+    largest = _least(divergence, truncated_mass, blanket.epsilon)
     step = largest / LOSSES
     ratio = np.exp(step * np.arange(LOSSES + 1))
     height = np.array([divergence(step * k) for k in range(LOSSES + 1)])
     if largest == 0:
-        return Losses(1.0, np.zeros(0, dtype=np.int64), np.zeros(0), lost)
-    likelihood_scale = _hull_slopes(ratio, height)
+        return Losses(1.0, np.zeros(0, dtype=np.int64), np.zeros(0), truncated_mass)
+    slopes = _hull_slopes(ratio, height)
     # both signs together have at most probability one; a slope that is less steep is on the safe side
-    gentle = np.maximum(likelihood_scale, (height[0] - 1) / 2)
-    lost = float(height[-1] + ((gentle - likelihood_scale) * np.diff(ratio)).sum())
+    gentle = np.maximum(slopes, (height[0] - 1) / 2)
+    truncated_mass = float(height[-1] + ((gentle - slopes) * np.diff(ratio)).sum())
     second = np.diff(gentle, append=0.0)
     steps = np.arange(1, LOSSES + 1)
-    weights = np.concatenate([ratio[1:] * second, second]) / (1 - lost)
-    return Losses(step, np.concatenate([steps, -steps]), weights, lost)
+    weights = np.concatenate([ratio[1:] * second, second]) / (1 - truncated_mass)
+    return Losses(step, np.concatenate([steps, -steps]), weights, truncated_mass)
 
 
 def _hull_slopes(x: Floats, y: Floats) -> Floats:
     """(points - 1,) slopes of the largest convex function that is nowhere above the points."""
 
-    def likelihood_scale(left: int, right: int) -> float:
+    def slope(left: int, right: int) -> float:
         return float((y[right] - y[left]) / (x[right] - x[left]))
 
     corners = [0]
     for point in range(1, len(x)):
-        while len(corners) > 1 and likelihood_scale(corners[-1], point) <= likelihood_scale(corners[-2], corners[-1]):
+        while len(corners) > 1 and slope(corners[-1], point) <= slope(corners[-2], corners[-1]):
             corners.pop()
         corners.append(point)
     return np.repeat(np.diff(y[corners]) / np.diff(x[corners]), np.diff(corners))
@@ -244,7 +244,7 @@ def _least(delta_at: Callable[[float], float], delta: float, highest: float) -> 
     return min(found, highest)
 
 
-def shuffled_epsilon_in_closed_form(epsilon: float, devices: int, delta: float) -> float:
+def shuffle_epsilon_closed_form(epsilon: float, devices: int, delta: float) -> float:
     r"""Closed form of the first clones bound: simpler than ``shuffle_epsilon``, and about four times as large.
 
     .. math:: \log\left(1 + \frac{1 - e^{-\epsilon}}{1 + e^{-\epsilon} / (1 + t)} \, t\right) , \quad
@@ -260,7 +260,7 @@ def shuffled_epsilon_in_closed_form(epsilon: float, devices: int, delta: float) 
 
     Examples
     --------
-    >>> round(ps.metrics.shuffled_epsilon_in_closed_form(1.0, devices=10_000, delta=1e-6), 3)
+    >>> round(ps.metrics.shuffle_epsilon_closed_form(1.0, devices=10_000, delta=1e-6), 3)
     0.233
     """
     _check_shuffle(epsilon, devices, delta)

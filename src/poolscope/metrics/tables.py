@@ -14,7 +14,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.inference.levels import in_percent
+from poolscope.inference.thresholds import in_percent
 from poolscope.metrics.intervals import Estimate
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import InputError
 from poolscope.game.columns import NON_PRIVATE
-from poolscope.inference.levels import in_percent
+from poolscope.inference.thresholds import in_percent
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import TOPS, Record
 from poolscope.population.priors import UNIFORM, Beta, Density

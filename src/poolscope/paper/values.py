@@ -14,9 +14,9 @@ from poolscope.core.arrays import Map
 from poolscope.core.randomness import curator_key, user_keys
 from poolscope.game.columns import CORRECT
 from poolscope.game.game import Game
-from poolscope.inference.levels import at_levels
+from poolscope.inference.thresholds import at_levels
 from poolscope.mechanisms.protocols import FrequencyOracle, require_frequency_oracle, with_epsilon
-from poolscope.metrics.intervals import Estimate, clusters_of, exactly, share_of, share_of_users
+from poolscope.metrics.intervals import Estimate, clusters_of, known_value, share_of, share_of_users
 from poolscope.metrics.precision import successes
 from poolscope.metrics.records import TOPS, Record
 from poolscope.population.behavior import own_popularity
@@ -54,7 +54,7 @@ class Played:
     def behaviors(self, adversary: str, n: int) -> pl.DataFrame:
         """Return the behavior of the users of an attack, and whether each guess is correct."""
         outcomes = self.run.outcomes
-        return outcomes.of((adversary, n), outcomes.grouped(("gamma", "delta", CORRECT)))
+        return outcomes.of((adversary, n), outcomes.with_estimate_column(("gamma", "delta", CORRECT)))
 
 
 def auc_pn(played: Played, *, adversary: str, n: int) -> Estimate:
@@ -107,7 +107,7 @@ def divergence(played: Played, *, adversary: str, sigma: str) -> Estimate:
 def entropy(*, size: str, exponent: float) -> Estimate:
     """Entropy within a pool of this size under Zipf's law, in bits."""
     universe = Universe.sized(2 * int(size), {"one": int(size), "other": int(size)})
-    return exactly(float(pool_entropy(universe, zipf(universe, exponent))[0]))
+    return known_value(float(pool_entropy(universe, zipf(universe, exponent))[0]))
 
 
 def utility(

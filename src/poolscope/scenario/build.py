@@ -28,7 +28,7 @@ from poolscope.core.tables import Batch, read_table
 from poolscope.devices.memoized import device_of, is_memoized
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device
-from poolscope.devices.registry import MECHANISMS, composed, make
+from poolscope.devices.registry import MECHANISMS, make, with_instantaneous_round
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.channel import MAX_CELLS, check_cells
@@ -123,7 +123,7 @@ def build_mechanism(scenario: Scenario, universe: Universe) -> Mechanism:
     if scenario.devices.instantaneous is None:
         return mechanism
     with located(file=scenario.file, place="devices.instantaneous"):
-        return composed(mechanism, **scenario.devices.instantaneous.model_dump())
+        return with_instantaneous_round(mechanism, **scenario.devices.instantaneous.model_dump())
 
 
 def read_array(path: Path, universe: Universe) -> NDArray[Any]:

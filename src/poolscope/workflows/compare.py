@@ -41,9 +41,9 @@ from poolscope.mechanisms.protocols import Mechanism
 from poolscope.metrics.bounds import (
     CumulativeEpsilon,
     composition_bound,
+    describe_epsilons,
     devices_in_words,
     epsilon_of,
-    of_each_in_words,
 )
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import log_odds_gain
@@ -62,7 +62,7 @@ from poolscope.metrics.models import (
     result,
 )
 from poolscope.metrics.provenance import Provenance, combined, files_checksum, provenance_of
-from poolscope.metrics.records import Counted, Record, counted_columns, record_of
+from poolscope.metrics.records import AttackCounts, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
 from poolscope.reports.utility import measure_utility
@@ -85,7 +85,7 @@ FILE = "comparison.json"
 
 
 @result
-class Leak(Record):
+class LeakageRecord(Record):
     """What one adversary learns: an audit's record, and what only a comparison tells.
 
     Parameters
@@ -99,7 +99,7 @@ class Leak(Record):
 
 
 @result
-class Configuration(Leak):
+class Configuration(LeakageRecord):
     """What one adversary learns under one choice of mechanism and epsilon, and how well that choice serves.
 
     Parameters
@@ -171,7 +171,7 @@ class Comparison(Result):
     epsilons: tuple[CumulativeEpsilon, ...]
     devices: tuple[str, ...]
     adversaries: Mapping[str, str]
-    non_private: Leak | None
+    non_private: LeakageRecord | None
     results: Annotated[Records[Configuration], Field(min_length=1)]
     seconds: Seconds
     provenance: Provenance | None = None
@@ -245,7 +245,7 @@ def compare(
     scenario = with_overrides(scenario, observations=observations, threshold=threshold)
     # build all mechanisms before the first game: a missing parameter is reported at once
     choices = list(compared_mechanisms(scenario, mechanisms, epsilons))
-    results: list[Leak] = []
+    results: list[LeakageRecord] = []
     epsilons_by_name: dict[str, list[CumulativeEpsilon]] = {}
     device_texts: dict[str, None] = {}
     digests: dict[str, str] = {}
@@ -276,7 +276,7 @@ def compare(
         results=Records(mark_pareto_optimal([record for record in results if isinstance(record, Configuration)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(dict.fromkeys(epsilon for of_one in epsilons_by_name.values() for epsilon in of_one)),
-        devices=(*of_each_in_words(epsilons_by_name, game.policy), users_in_words(game), *device_texts),
+        devices=(*describe_epsilons(epsilons_by_name, game.policy), users_in_words(game), *device_texts),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
         provenance=provenance_of(
@@ -298,7 +298,7 @@ def _play(
     scratch_parent: Path,
     tick: Tick,
     digests: dict[str, str],
-) -> Iterator[Leak]:
+) -> Iterator[LeakageRecord]:
     """Yield the record of each adversary for one mechanism and epsilon; the non-private one depends on neither.
 
     The checksum of its outcomes joins the digests.
@@ -306,7 +306,7 @@ def _play(
     epsilon = float(game.mechanism.epsilon)
     utility = _utility(game, estimate_from, seed, engine)
     for name, outcomes in _outcomes(game, users, seed, engine, scratch_parent, tick, digests):
-        leak = attacked(outcomes, game, seed)
+        leak = leakage_record_of(outcomes, game, seed)
         if name == NON_PRIVATE:
             yield leak
             continue
@@ -325,7 +325,7 @@ def _outcomes(
         outcomes = OutcomeFiles(tuple(parts))
         digests[str(len(digests))] = files_checksum(outcomes)
         for name in game.pool_counts:
-            columns = outcomes.extended((*OUTCOMES, *counted_columns(game.threshold)))
+            columns = outcomes.with_mcse_columns((*OUTCOMES, *counted_columns(game.threshold)))
             yield name, pl.concat(outcomes.parts((name, game.horizon), columns))
 
 
@@ -388,13 +388,13 @@ def true_frequencies(game: Game) -> Floats:
     return np.bincount(game.recorded.traces.ravel(), minlength=game.universe.size).astype(np.float64)
 
 
-def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
+def leakage_record_of(rows: pl.DataFrame, game: Game, seed: int) -> LeakageRecord:
     """Summarize the outcomes of one adversary: precision, exposure and leakage, each with its interval."""
     rows = rows.sort("user")
     name, n = str(rows["adversary"][0]), game.horizon
     adversary = next((a for a in game.adversaries if a.name == name), None)
-    counted = Counted.of(rows, n)
-    return Leak(
+    counted = AttackCounts.of(rows, n)
+    return LeakageRecord(
         **vars(record_of(rows, counted, name, n, game, seed, game.threshold)),
         reports_to_50pct=counted.reports_until(0.5),
         log_odds_gain_p99=log_odds_gain(rows, _prior(adversary, game)),

@@ -114,7 +114,7 @@ def obfuscate(
             frames = []
             for start in range(0, max(1, len(some.users)), PIECE_ROWS):
                 chunk = slice(start, start + PIECE_ROWS)
-                made = device.sent(some.objects[chunk], user_keys(seed, some.users[chunk]), some.event_index[chunk])
+                made = device.send(some.objects[chunk], user_keys(seed, some.users[chunk]), some.event_index[chunk])
                 frames.append(report_frame(some.names[chunk], made, columns, universe, text=written.text))
             written.write(some.number, pl.concat(frames))
             return len(some.users)

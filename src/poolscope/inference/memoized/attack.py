@@ -14,8 +14,8 @@ number of groups.
 
 `occupancy_scores` is an approximation for any number of groups (`occupancy`).
 
-**Shared responses and noisy reports.** `tables` and `table_samplers` handle responses that slots share, and `chains`
-handles noisy bit vectors.
+**Shared responses and noisy reports.** `tables` and `response_map_samplers` handle responses that slots share, and
+`chains` handles noisy bit vectors.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from scipy.special import logsumexp
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
-from poolscope.devices.policy import ReportBatch
+from poolscope.devices.policy import ReportedEvents
 from poolscope.devices.protocols import IdenticalReports, MemoizingDevice, NoisyBits, ReportLikelihood
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import BlockPosteriors, lengths_of, posterior_of_independent_reports
 from poolscope.inference.memoized.chains import PosteriorEstimate, memoized_posterior
 from poolscope.inference.memoized.occupancy import normalized, occupancy_of
-from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
-from poolscope.inference.memoized.tables import ResponseTables, table_sum, tables_of
+from poolscope.inference.memoized.response_map_samplers import allocated_posterior, tempered_posterior
+from poolscope.inference.memoized.tables import ResponseCounts, exact_response_sum, response_counts
 from poolscope.inference.posterior import not_a_number
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels.memoized_occupancy import injective_sums
@@ -157,7 +157,7 @@ EXACT = 10
 #: Groups times objects above which sampling maps takes too long.
 CELLS = 100_000
 
-#: Expected number of further slots with a reported response (`ResponseTables.sharing`) up to which responses count as
+#: Largest `ResponseCounts.expected_collisions` up to which responses count as
 #: unshared. The stated error is at least that number, unless it is negligible.
 SHARED, NEGLIGIBLE = 0.01, 1e-6
 
@@ -170,18 +170,18 @@ class MemoizedReportsAttack:
 
     #: Blocks are small, as a user takes long: an interrupted run loses its unfinished blocks.
     max_users: ClassVar[int] = 512
-    prepared: ClassVar[float] = 0.0
+    precomputed_share: ClassVar[float] = 0.0
 
     def posterior(
         self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
     ) -> Floats:
         if not adversary.knows_memoization:
             return posterior_of_independent_reports(self.device.mechanism, reports, adversary, lengths, observations)
-        return grouped_posterior(self.device, reports, adversary, lengths, observations).posterior
+        return memoized_posterior_by_user(self.device, reports, adversary, lengths, observations).posterior
 
     def posteriors(
         self,
-        sent: ReportBatch,
+        sent: ReportedEvents,
         keys: Keys,
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
@@ -215,7 +215,7 @@ class MemoizedReportsAttack:
                 starts, counts = np.cumsum(mine.lengths) - mine.lengths, mine.counts(observations)
                 for user, (start, size) in enumerate(zip(starts, mine.lengths, strict=True)):
                     own = {name: np.asarray(column)[start : start + size] for name, column in reports.items()}
-                    found = grouped_posterior(self.device, own, adversary, None, counts[user].tolist())
+                    found = memoized_posterior_by_user(self.device, own, adversary, None, counts[user].tolist())
                     for row, count in enumerate(counts[user]):
                         posterior[user, count:] = found.posterior[0, row]
                         error[user, count:] = found.error[0, row]
@@ -226,7 +226,7 @@ class MemoizedReportsAttack:
         return [(grouped if adversary.knows_memoization else each)(adversary) for adversary in adversaries]
 
 
-def grouped_posterior(
+def memoized_posterior_by_user(
     device: MemoizingDevice,
     reports: Reports,
     adversary: Adversary,
@@ -269,7 +269,7 @@ def user_posterior(device: MemoizingDevice, reports: Reports, adversary: Adversa
     The key of the random numbers is a hash of the reports, so that the same reports always give the same posterior.
     """
     return PosteriorEstimate(
-        *(x[0, 0] for x in grouped_posterior(device, reports, adversary, None, [report_count(reports)]))
+        *(x[0, 0] for x in memoized_posterior_by_user(device, reports, adversary, None, [report_count(reports)]))
     )
 
 
@@ -277,21 +277,23 @@ def _estimate(evidence: ReportLikelihood, adversary: Adversary, key: np.uint64) 
     """Choose the method by the output space and the sizes; docs/results/memoization-study.md compares the methods."""
     if isinstance(evidence.distribution, NoisyBits):
         return memoized_posterior(evidence, adversary, key)
-    tables = tables_of(evidence, adversary)
-    if not tables.possible:
+    tables = response_counts(evidence, adversary)
+    if not tables.is_feasible:
         return _exact(adversary.belief.pool_prior(adversary.k))
-    scores = table_sum(tables, adversary)
+    scores = exact_response_sum(tables, adversary)
     if scores is not None:
         return _exact(scores / scores.sum())
-    sharing = tables.sharing
-    if sharing > SHARED:
+    expected_collisions = tables.expected_collisions
+    if expected_collisions > SHARED:
         return tempered_posterior(tables, adversary, key)
     posterior, error = _estimate_by_groups(evidence, tables, adversary, key)
-    return PosteriorEstimate(posterior, np.hypot(error, sharing if sharing > NEGLIGIBLE else 0.0))
+    return PosteriorEstimate(
+        posterior, np.hypot(error, expected_collisions if expected_collisions > NEGLIGIBLE else 0.0)
+    )
 
 
 def _estimate_by_groups(
-    evidence: ReportLikelihood, tables: ResponseTables, adversary: Adversary, key: np.uint64
+    evidence: ReportLikelihood, tables: ResponseCounts, adversary: Adversary, key: np.uint64
 ) -> PosteriorEstimate:
     """Return the posterior where no two slots share a response: exact, sampled, or by the occupancy approximation."""
     distribution = evidence.distribution

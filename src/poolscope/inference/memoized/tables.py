@@ -8,9 +8,9 @@ reports are independent, and the objects behind them sum out:
 with c_y reports of response y, and :math:`\alpha = 0, \beta = 1` where a report is the response itself. With
 instantaneous randomized response they are q and p - q. All responses that were never reported are one response here.
 
-For few slots, `table_sum` enumerates all tables (`kernels.memoized_tables`) on a grid of relevant interest and
+For few slots, `exact_response_sum` enumerates all tables (`kernels.memoized_tables`) on a grid of relevant interest and
 polarization, with no error but that of the grid. For many slots, tables are sampled. Where two slots rarely share a
-response, maps from responses to slots are sampled instead (`table_samplers`).
+response, maps from responses to slots are sampled instead (`response_map_samplers`).
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ SUM_REPORTS = 1500
 GRID_ERROR = -10.0
 
 
-class ResponseTables(NamedTuple):
+class ResponseCounts(NamedTuple):
     """The reports of one user, as the sums and samplers over tables of permanent responses need them.
 
     mass : (slots, k + 1) popularity of a slot within each section, of slots with more than one possible response.
     log_response_prob : (slots, responses + 1) log Pr[response | slot] of the reported responses, "any other" last.
     counts : (responses,) reports of each.
     base : (responses, k + 1) mass of slots with one possible response.
-    rate : alpha and beta.
+    alpha_beta : alpha and beta.
     """
 
     mass: Floats
     log_response_prob: Floats
     counts: Integers
     base: Floats
-    rate: tuple[float, float]
+    alpha_beta: tuple[float, float]
 
     @property
-    def possible(self) -> bool:
+    def is_feasible(self) -> bool:
         """Whether the reports are possible: a response that is sent without noise needs a slot of its own."""
-        if self.rate[0] > 0:
+        if self.alpha_beta[0] > 0:
             return True
         held = np.isfinite(self.log_response_prob[:, :-1])[:, ~self.base.any(axis=1)]
         if held.all():
@@ -75,13 +75,13 @@ class ResponseTables(NamedTuple):
         return bool((maximum_bipartite_matching(csr_array(held), perm_type="row") >= 0).all())
 
     @property
-    def sharing(self) -> float:
+    def expected_collisions(self) -> float:
         """An upper bound on the expected number of further slots that have sent a reported response.
 
         A slot has sent a report with probability at most n times its largest weight. The bound is infinite where
         reports are noisy: then any slot may have sent any of them.
         """
-        if self.rate[0] > 0 or self.base.any():
+        if self.alpha_beta[0] > 0 or self.base.any():
             return np.inf
         sent = np.minimum(1.0, self.counts.sum() * self.mass.max(axis=1, initial=0.0))
         return float(sent @ np.exp(self.log_response_prob[:, :-1]).sum(axis=1))
@@ -110,7 +110,7 @@ class SlotLattice(NamedTuple):
     lower: Integers
 
 
-def tables_of(evidence: ReportLikelihood, adversary: Adversary) -> ResponseTables:
+def response_counts(evidence: ReportLikelihood, adversary: Adversary) -> ResponseCounts:
     """Return the tables of a device whose reports are responses, or randomized response on them."""
     distribution, within = (
         evidence.distribution,
@@ -120,10 +120,10 @@ def tables_of(evidence: ReportLikelihood, adversary: Adversary) -> ResponseTable
     cells = evidence.slots * sections + adversary.universe.pool_of + 1
     mass = np.bincount(cells, weights=within, minlength=slots * sections).reshape(slots, sections)
     if isinstance(distribution, NoisyValues):
-        log_response_prob, counts, rate = _of_values(distribution)
+        log_response_prob, counts, alpha_beta = _of_values(distribution)
     else:
         assert isinstance(distribution, IdenticalReports)
-        counts, rate = np.bincount(distribution.response), (0.0, 1.0)
+        counts, alpha_beta = np.bincount(distribution.response), (0.0, 1.0)
         rest = 1.0 - np.exp(distribution.log_response_prob).sum(axis=0)
         log_response_prob = np.vstack([distribution.log_response_prob, _log(np.where(rest < ROUNDING, 0.0, rest))]).T
     present, choices = mass.any(axis=1), np.isfinite(log_response_prob).sum(axis=1)
@@ -132,7 +132,7 @@ def tables_of(evidence: ReportLikelihood, adversary: Adversary) -> ResponseTable
     only = log_response_prob[fixed].argmax(axis=1)
     np.add.at(base, only[only < len(counts)], mass[fixed][only < len(counts)])
     free = present & (choices > 1)
-    return ResponseTables(mass[free], log_response_prob[free], counts.astype(np.int64), base, rate)
+    return ResponseCounts(mass[free], log_response_prob[free], counts.astype(np.int64), base, alpha_beta)
 
 
 def _of_values(distribution: NoisyValues) -> tuple[Floats, Integers, tuple[float, float]]:
@@ -144,7 +144,7 @@ def _of_values(distribution: NoisyValues) -> tuple[Floats, Integers, tuple[float
     return _log(probability), counts, (other, sent - other)
 
 
-def table_sum(tables: ResponseTables, adversary: Adversary) -> Floats | None:
+def exact_response_sum(tables: ResponseCounts, adversary: Adversary) -> Floats | None:
     """Return scores (k,) of the pools by the sum over all tables; None where that is too slow, or overflows."""
     k, n = adversary.k, int(tables.counts.sum())
     classes, members = np.unique(np.hstack([tables.mass, tables.log_response_prob]), axis=0, return_counts=True)
@@ -168,7 +168,7 @@ def table_sum(tables: ResponseTables, adversary: Adversary) -> Floats | None:
         counts,
         n / counts,
         np.ascontiguousarray(tables.base[order]),
-        np.array(tables.rate),
+        np.array(tables.alpha_beta),
         grid.weights,
         grid.prior,
         np.empty((4, len(lattice.digits), TILE)),
@@ -212,10 +212,10 @@ def grid_of(adversary: Adversary, n: int) -> BehaviorGrid:
 def _grid(belief: Behavior, k: int, neutral: bool, n: int) -> BehaviorGrid:
     interest, polarization = axes(belief, k, neutral, n, GRID_ERROR)
     prior = np.outer(belief.pool_prior(k), np.outer(interest[2], polarization[2]).ravel())
-    return BehaviorGrid(section_weights(interest, polarization, k), prior)
+    return BehaviorGrid(pool_weights(interest, polarization, k), prior)
 
 
-def section_weights(interest: Floats, polarization: Floats, k: int) -> Floats:
+def pool_weights(interest: Floats, polarization: Floats, k: int) -> Floats:
     """Return (k, k + 1, nodes) weights of the sections by preferred pool, at all nodes of two `axes`."""
     own, other = (np.outer(interest[0], polarization[row]).ravel() for row in (0, 1))
     weights = np.empty((k, k + 1, len(own)))

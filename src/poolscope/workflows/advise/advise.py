@@ -20,7 +20,7 @@ from poolscope.core.randomness import curator_key
 from poolscope.game.game import Game
 from poolscope.metrics.bounds import epsilon_of, memoized_by
 from poolscope.metrics.provenance import combined, provenance_of
-from poolscope.metrics.shuffling import shuffled_epsilon_of
+from poolscope.metrics.shuffling import shuffle_epsilon_of_mechanism
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import Scenario
@@ -28,7 +28,7 @@ from poolscope.workflows.advise.candidates import Candidate, candidates_of, with
 from poolscope.workflows.advise.question import Question, question_of
 from poolscope.workflows.advise.records import Advice, Alternative, Attempt, Finding, Recommendation
 from poolscope.workflows.advise.refine import Deployment, Refinement, Verified, cap_in_reports, start_refinement, verify
-from poolscope.workflows.advise.search import NO, YES, Errors, Trial, all_of
+from poolscope.workflows.advise.search import NO, YES, Errors, Trial, combine_verdicts
 from poolscope.workflows.advise.simulation import simulator_of, with_budgets
 from poolscope.workflows.advise.text import (
     assumptions_of,
@@ -229,7 +229,7 @@ def recommendation_of(
         epsilon=choice.epsilon,
         cap=choice.cap,
         cumulative_epsilon=epsilon_of(game),
-        meets_targets=all_of(attempts[-1].meets_targets, YES if meets_error and reaches_horizon else NO),
+        meets_targets=combine_verdicts(attempts[-1].meets_targets, YES if meets_error and reaches_horizon else NO),
         limiting_constraint=finding.limiting_constraint,
         reason=reason,
         users=len(verified.users),
@@ -243,7 +243,7 @@ def recommendation_of(
         empirical_errors=None if measured is None else Errors(rmse=float(np.sqrt(measured.mse)), mae=measured.mae),
         shuffle_epsilon=None
         if question.devices is None
-        else shuffled_epsilon_of(game.mechanism, question.devices, DELTA),
+        else shuffle_epsilon_of_mechanism(game.mechanism, question.devices, DELTA),
         shuffle_epsilon_total=_shuffled_total(game, question.devices),
         by_pool=verified.by_pool,
         attempts=attempts,
@@ -255,7 +255,7 @@ def _shuffled_total(game: Game, devices: int | None) -> float | None:
     cap = game.policy.cap
     if devices is None or cap is None or memoized_by(game.device) is not None:
         return None
-    return shuffled_epsilon_of(game.mechanism, devices, DELTA, rounds=cap)
+    return shuffle_epsilon_of_mechanism(game.mechanism, devices, DELTA, rounds=cap)
 
 
 def recommended_scenario(scenario: Scenario, choice: Deployment, question: Question) -> Scenario:
@@ -277,16 +277,16 @@ def alternatives_of(
 ) -> Iterator[Alternative]:
     """Yield the recommended mechanism, then the best in each criterion, which it is itself where it ties."""
     played = {one.mechanism: one for one in findings if one.trials}
-    own = priced(played[choice.kind], candidates[choice.kind], choice)
+    own = alternative_of(played[choice.kind], candidates[choice.kind], choice)
     yield own
     possible = [one for one in played.values() if one.feasible != NO] or list(played.values())
-    rows = [priced(finding, candidates[finding.mechanism], choice) for finding in possible]
+    rows = [alternative_of(finding, candidates[finding.mechanism], choice) for finding in possible]
     for criterion, price in CRITERIA.items():
         best = min(rows, key=price)
         yield replace(own if _equal(own, best, criterion, price) else best, criterion=criterion)
 
 
-def priced(finding: Finding, candidate: Candidate, choice: Deployment) -> Alternative:
+def alternative_of(finding: Finding, candidate: Candidate, choice: Deployment) -> Alternative:
     """Return a mechanism at the epsilon that it would be recommended at, by the horizon and without a cap."""
     question, trial = candidate.question, _trial(finding, candidate.question, choice)
     variant = candidate.simulator.variant(candidate.kind, trial.epsilon)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.game.game import Game
-from poolscope.inference.levels import DEFAULT_THRESHOLD
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD
 from poolscope.metrics.models import Count, Real, Result, result
 from poolscope.scenario.scenario import Scenario
 from poolscope.scenario.tables import AdversaryTable

@@ -29,11 +29,11 @@ from poolscope.workflows.advise.search import (
     NO,
     YES,
     Trial,
-    aim_of,
-    between,
     bracket,
     decidable,
+    next_epsilon,
     rounded_down,
+    target_with_margin,
     verdict,
 )
 from poolscope.workflows.advise.simulation import Exposures, Simulator, exposures_of, largest_count
@@ -169,7 +169,7 @@ class EpsilonRefinement:
             below, above = bracket(list(self.trials.values()), share, low, high, TAIL_ERROR)
             if self._met(share) or above < SAME_EPSILON * below or below == high:
                 break
-            found = between(list(self.trials.values()), share, below, above, EDGE)
+            found = next_epsilon(list(self.trials.values()), share, below, above, EDGE)
             self._play(min(max(rounded_down(found, 4), low), high), share)
         return self._proposal(share, target)
 
@@ -218,7 +218,7 @@ def start_refinement(candidate: Candidate, finding: Finding) -> Refinement:
     )
     target = candidate.question.max_exposed
     independent = refined.users / refined.design_effect
-    refined.at(aim_of(target, independent, independent), target)
+    refined.at(target_with_margin(target, independent, independent), target)
     return refined
 
 
@@ -255,7 +255,7 @@ class Verified:
         return self.exposures.share(self.choice.cap)
 
 
-def verify(start_refinement: Refinement, simulator: Simulator) -> tuple[Verified, tuple[Attempt, ...]]:
+def verify(refinement: Refinement, simulator: Simulator) -> tuple[Verified, tuple[Attempt, ...]]:
     """Refine a proposal until held-out users confirm that it exposes most of the target, and no more than it.
 
     Every attempt has users of its own and, where the popularity is estimated, an estimate of its own. Users who do not
@@ -264,13 +264,13 @@ def verify(start_refinement: Refinement, simulator: Simulator) -> tuple[Verified
     question = simulator.question
     attempts: list[Attempt] = []
     hits = expected = 0.0
-    effect, contradicted = start_refinement.design_effect, None
+    effect, contradicted = refinement.design_effect, None
     while True:
-        searched = start_refinement.users + sum(attempt.users for attempt in attempts)
-        aim = aim_of(question.max_exposed, searched / effect, start_refinement.users / effect)
-        prior = aim * start_refinement.users
+        searched = refinement.users + sum(attempt.users for attempt in attempts)
+        aim = target_with_margin(question.max_exposed, searched / effect, refinement.users / effect)
+        prior = aim * refinement.users
         level = (prior + hits) / (prior + expected)
-        proposal = start_refinement.at(aim / level, question.max_exposed / level)
+        proposal = refinement.at(aim / level, question.max_exposed / level)
         if proposal.choice == contradicted:
             proposal = proposal._replace(choice=step_back(proposal.choice, question), limit=JUMP)
         found = play_choice(proposal, simulator, simulator.seed + 1 + len(attempts))
@@ -333,7 +333,7 @@ def play_choice(proposal: Proposal, simulator: Simulator, seed: int) -> Verified
     *_, record = summarize(outcomes, game, seed, question.threshold)
     adversary = game.adversaries[0]
     at_cap = pool_sums(select(outcomes, adversary.name, game.horizon), game.horizon, EXPOSED_AT_THRESHOLD)
-    names = (*adversary.universe.pool_names, *([NONE] if game.none else []))
+    names = (*adversary.universe.pool_names, *([NONE] if game.allows_no_pool else []))
     return Verified(
         choice=choice,
         limit=proposal.limit,

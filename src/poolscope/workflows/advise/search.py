@@ -105,7 +105,7 @@ def largest_epsilon(
             other, step = run(missed.epsilon / step), step**STEP
             met, missed = (other, missed) if other.exposed.value <= target else (None, other)
     while met and missed and missed.epsilon > close * met.epsilon and len(known) < MAX_TRIALS:
-        other = run(between([met, missed], target, met.epsilon, missed.epsilon))
+        other = run(next_epsilon([met, missed], target, met.epsilon, missed.epsilon))
         met, missed = (other, missed) if other.exposed.value <= target else (met, other)
     return result_of(list(known.values()), target, low, high)
 
@@ -128,7 +128,7 @@ def bracket(trials: Sequence[Trial], share: float, low: float, high: float, tail
     return below, min((epsilon for epsilon, side in sides if side > 0 and epsilon > below), default=high)
 
 
-def between(trials: Sequence[Trial], share: float, below: float, above: float, edge: float = EDGE) -> float:
+def next_epsilon(trials: Sequence[Trial], share: float, below: float, above: float, edge: float = EDGE) -> float:
     """Choose an epsilon to try: where the fit crosses a share, but not at an edge of the bracket."""
     part = math.log(crossing(trials, share, below, above) / below) / math.log(above / below)
     return below * math.exp(math.log(above / below) * float(np.clip(part, edge, 1 - edge)))
@@ -205,14 +205,14 @@ def verdict(share: Estimate, target: float) -> str:
     return NO if share.low > target else UNDECIDED
 
 
-def all_of(*verdicts: str) -> str:
+def combine_verdicts(*verdicts: str) -> str:
     """Combine verdicts on targets that must all be met."""
     if NO in verdicts:
         return NO
     return UNDECIDED if UNDECIDED in verdicts else YES
 
 
-def confirmable(target: float, users: float) -> float:
+def max_confirmable_share(target: float, users: float) -> float:
     """Find the largest share of this many users whose interval lies below the target; 0 if none does."""
     hits = np.arange(math.ceil(target * users) + 1)
     _, high = clopper_pearson(hits, users)
@@ -224,14 +224,14 @@ def decidable(target: float, users: float) -> bool:
     return target * users >= MIN_EXPOSED
 
 
-def aim_of(target: float, searched: float, held_out: float) -> float:
+def target_with_margin(target: float, searched: float, held_out: float) -> float:
     """Choose the share to aim at, so that held-out users confirm it five times in six.
 
     A configuration that seems to expose this share of the users who searched exposes it but for their standard error;
     held-out users add their own. One standard error of the difference is left between the aim and what is confirmable.
     """
     error = math.sqrt(target * (1 - target) * (1 / searched + 1 / held_out))
-    return max(confirmable(target, held_out) - error, MIN_AIM * target)
+    return max(max_confirmable_share(target, held_out) - error, MIN_AIM * target)
 
 
 #: Ratio of neighboring epsilons of the grid, and bisections after it: to 2e-4 of epsilon.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.game.game import Game
-from poolscope.metrics.bounds import in_days, in_words
+from poolscope.metrics.bounds import describe_epsilon, in_days
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.metrics.text import users_in_words
 from poolscope.scenario.build import build_policy
@@ -32,7 +32,7 @@ LIMITS = {
 }
 
 
-def asked(question: Question, scenario: Scenario) -> str:
+def question_text(question: Question, scenario: Scenario) -> str:
     """Return the question."""
     text = (
         f"Which mechanism, ε and cap expose at most {share(question.max_exposed)} of users by "
@@ -52,7 +52,7 @@ def answer_of(found: Recommendation, question: Question, scenario: Scenario) -> 
     unit, by = events(scenario).removesuffix("s"), min(question.horizon, found.cap)
     deployment = f"{found.mechanism}, ε = {found.epsilon:g} per report, cap {counted(found.cap, unit)}"
     if (spent := found.cumulative_epsilon.total) is not None:
-        deployment += f", total ε {'unbounded' if math.isinf(spent) else f'≤ {total(spent)}'}"
+        deployment += f", total ε {'unbounded' if math.isinf(spent) else f'≤ {format_total_epsilon(spent)}'}"
     if found.meets_targets == UNDECIDED:
         deployment += " (undecided: the 95% CI contains the target)"
     exposure = (
@@ -87,7 +87,7 @@ def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -
 
 def spent_in_words(found: Recommendation, recommended: Scenario) -> str:
     """Return the cumulative epsilon of the deployment; of memoized responses, the longitudinal one."""
-    return f"{found.mechanism}, {in_words([found.cumulative_epsilon], build_policy(recommended))}"
+    return f"{found.mechanism}, {describe_epsilon([found.cumulative_epsilon], build_policy(recommended))}"
 
 
 def relaxations_of(findings: Sequence[Finding], question: Question, scenario: Scenario) -> Iterator[str]:
@@ -279,10 +279,10 @@ def price_of(alternatives: Sequence[Alternative], question: Question) -> str | N
     own, lowest, *_ = alternatives
     if lowest.mechanism == own.mechanism:
         return None
-    less = f"{number(lowest.epsilon)} and {total(lowest.total_epsilon)}"
+    less = f"{number(lowest.epsilon)} and {format_total_epsilon(lowest.total_epsilon)}"
     return (
-        f"Its ε is not the lowest: {number(own.epsilon)} per report and {total(own.total_epsilon)} in total by "
-        f"{question.horizon:,}, where {lowest.mechanism} needs {less}."
+        f"Its ε is not the lowest: {number(own.epsilon)} per report and {format_total_epsilon(own.total_epsilon)} in "
+        f"total by {question.horizon:,}, where {lowest.mechanism} needs {less}."
     )
 
 
@@ -349,7 +349,7 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def total(epsilon: float) -> str:
+def format_total_epsilon(epsilon: float) -> str:
     """Format a total epsilon with all digits before the point."""
     return f"{epsilon:,.0f}" if epsilon >= 100 else number(epsilon)
 

@@ -2,10 +2,10 @@
 
 There are two rounds of tasks, on any executor. The first reduces each report to the popularity masses of its support,
 chunk by chunk; where an adversary knows that devices memoize, the report itself is stored too. The second gathers one
-partition of users at a time (`shuffle`), computes posteriors (`scoring`), and writes the partition's part of the table.
-Partitions, and the users within, are ordered by the hash of the user's name: the table does not depend on the number of
-partitions. No process holds all users. Where an adversary estimates the popularity from the reports, they are counted
-before.
+partition of users at a time (`partitioning`), computes posteriors (`scoring`), and writes the partition's part of the
+table. Partitions, and the users within, are ordered by the hash of the user's name: the table does not depend on the
+number of partitions. No process holds all users. Where an adversary estimates the popularity from the reports, they are
+counted before.
 """
 
 from __future__ import annotations
@@ -35,13 +35,19 @@ from poolscope.metrics.text import mcse_text, percent
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack import shuffle
-from poolscope.workflows.attack.linking import Joined, check_link_fdr, join_pseudonyms, linking_warning, with_devices
-from poolscope.workflows.attack.scoring import Scorer, prepared, run_tasks
-from poolscope.workflows.attack.shuffle import Chunk, Partition, ReportReader
+from poolscope.workflows.attack import partitioning
+from poolscope.workflows.attack.linking import (
+    LinkedPseudonyms,
+    check_link_fdr,
+    join_pseudonyms,
+    linking_warning,
+    with_devices,
+)
+from poolscope.workflows.attack.partitioning import Chunk, Partition, ReportReader
+from poolscope.workflows.attack.scoring import Scorer, prepare_attack, run_tasks
 from poolscope.workflows.attack.summary import (
     Evaluation,
-    Guessed,
+    GuessSummary,
     Tally,
     UserCounts,
     check_pools,
@@ -86,12 +92,12 @@ class Inferred:
     reports: int
     pools: Sequence[str]
     threshold: float | None
-    results: Sequence[Guessed]
+    results: Sequence[GuessSummary]
     preview: Sequence[Mapping[str, Any]]
     top: Sequence[Mapping[str, Any]]
     evaluation: Sequence[Evaluation] = ()
     estimated: Sequence[str] = ()
-    joined: Joined | None = None
+    joined: LinkedPseudonyms | None = None
     violations: Sequence[str] = ()
 
     @property
@@ -167,7 +173,9 @@ def attack(
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         scratch_parent = target.parent if target else Path(tempfile.gettempdir())
-        ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent))
+        ready = stack.enter_context(
+            prepare_attack(path, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent)
+        )
         scorer = ready.scorer
         if known is not None and ground_truth is not None:
             check_pools(known, scorer.pool_names, ground_truth)
@@ -181,7 +189,7 @@ def attack(
         elif scenario.devices.rotate_after is not None:
             warnings.warn(linking_warning(scorer), stacklevel=2)
         progress.begin(ready.reports)
-        max_reports = shuffle.max_reports_of_user(scorer.feature_bytes, max_bytes)
+        max_reports = partitioning.max_reports_of_user(scorer.feature_bytes, max_bytes)
         task = AttackTask(
             scorer=scorer,
             reading=ready.reading,
@@ -198,7 +206,7 @@ def attack(
             users, rows, name_bytes = _total(chunk_summaries, max_reports, scorer.horizon)
         ready.check_unchanged()
         tally = Tally(scorer, PREVIEW_ROWS, top)
-        found = shuffle.partitions(users, rows, name_bytes, scorer.feature_bytes, int(max_bytes * PARTITION_SHARE))
+        found = partitioning.partitions(users, rows, name_bytes, scorer.feature_bytes, int(max_bytes * PARTITION_SHARE))
         with located(file=path):
             for scored in run_tasks(engine, score_partition, task, found, progress.tick):
                 if scored is not None:
@@ -245,7 +253,7 @@ class AttackTask:
     parts: Parts | None
     head: int
     top: int
-    joined: Joined | None = None
+    joined: LinkedPseudonyms | None = None
 
 
 class ChunkSummary(NamedTuple):
@@ -268,9 +276,9 @@ def score_chunk(task: AttackTask, chunk: Chunk, engine: Local, tick: Tick) -> Ch
     users, reports = task.reading.block(chunk)
     # rows of a user are often adjacent
     runs = users.rle().struct.unnest()
-    hashes = np.repeat(shuffle.name_hashes(runs["value"]), runs["len"].to_numpy())
+    hashes = np.repeat(partitioning.name_hashes(runs["value"]), runs["len"].to_numpy())
     names = users.cast(pl.String)
-    rows, first, lengths = shuffle.first_rows(names, hashes, task.scorer.horizon)
+    rows, first, lengths = partitioning.first_rows(names, hashes, task.scorer.horizon)
     positions = rows
     if len(rows) < len(users):
         early = np.zeros(len(users), dtype=bool)
@@ -278,7 +286,7 @@ def score_chunk(task: AttackTask, chunk: Chunk, engine: Local, tick: Tick) -> Ch
         reports = {name: column[early] for name, column in reports.items()}
         positions = (np.cumsum(early) - 1)[rows]
     features = {name: column[positions] for name, column in task.scorer.features(reports, engine).items()}
-    shuffle.write_chunk(task.reading.folder, chunk.number, names.gather(rows), hashes[rows], features)
+    partitioning.write_chunk(task.reading.folder, chunk.number, names.gather(rows), hashes[rows], features)
     # the reports that count are scored later
     tick(chunk.count - len(rows) / 2)
     own, busy = names.gather(first), np.flatnonzero(lengths > task.max_reports // task.chunks)
@@ -292,7 +300,7 @@ def _total(done: Iterable[ChunkSummary], max_reports: int, horizon: int) -> tupl
     for chunk in done:
         reports.update(chunk.busy)
         for user in chunk.busy:
-            shuffle.check_reports(user, min(reports[user], horizon), max_reports)
+            partitioning.check_reports(user, min(reports[user], horizon), max_reports)
         sums += chunk[:3]
     users, rows, name_bytes = sums.tolist()
     return users, rows, name_bytes
@@ -309,10 +317,10 @@ class ScoredPartition(NamedTuple):
 
 def score_partition(task: AttackTask, partition: Partition, engine: Local, tick: Tick) -> ScoredPartition | None:
     """Compute the posteriors of a partition's users and write them to the table (a task); None without users."""
-    scorer, rows = task.scorer, shuffle.read_partition(task.reading.folder, task.chunks, partition)
+    scorer, rows = task.scorer, partitioning.read_partition(task.reading.folder, task.chunks, partition)
     if not rows.height:
         return None
-    gathered = shuffle.gather(rows, scorer.horizon, scorer.columns, task.max_reports)
+    gathered = partitioning.gather(rows, scorer.horizon, scorer.columns, task.max_reports)
     # reports beyond the horizon of their users are done
     tick((rows.height - int(gathered.lengths.sum())) / 2)
     del rows
@@ -333,12 +341,12 @@ def _warn(violations: Sequence[str]) -> None:
         warnings.warn(line, stacklevel=3)
 
 
-def chance_of(found: Inferred) -> str:
+def mcse_note(found: Inferred) -> str:
     """Return the Monte Carlo error of sampled posteriors in one sentence; an empty text where none is sampled."""
     return mcse_text(found.results, f"The column `{CONFIDENCE_MCSE}` has that of each user.")
 
 
-def estimate_of(found: Inferred) -> str:
+def popularity_estimate_note(found: Inferred) -> str:
     """Return one sentence on the adversaries who estimated the popularity, or nothing."""
     if not found.estimated:
         return ""
@@ -348,7 +356,7 @@ def estimate_of(found: Inferred) -> str:
     )
 
 
-def joined_in_words(joined: Joined) -> str:
+def joined_in_words(joined: LinkedPseudonyms) -> str:
     """Describe how many devices the pseudonyms of a file were linked to, and which stay apart."""
     names, devices = joined.pseudonyms, joined.devices
     said = f"{counted(names, 'pseudonym')} linked to {counted(devices, 'user')} by memoized responses"

@@ -19,13 +19,13 @@ from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, open_table, writing
 from poolscope.devices.protocols import memoizes
-from poolscope.inference.link_evidence import join_windows, pairs_with_evidence, select_links
-from poolscope.inference.linkage import link_scores
+from poolscope.inference.link_e_values import join_windows, pairs_above_e_value, select_links
+from poolscope.inference.link_scores import link_scores
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER, row_bytes
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.scoring import PreparedAttack, Scorer, prepared
-from poolscope.workflows.attack.shuffle import group_by_user, name_hashes
+from poolscope.workflows.attack.partitioning import group_by_user, name_hashes
+from poolscope.workflows.attack.scoring import PreparedAttack, Scorer, prepare_attack
 
 #: Copies of all reports that are held while responses are compared.
 N_COPIES = 6
@@ -34,7 +34,7 @@ REMEDY = "use a subset of the users"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined:
+class LinkedPseudonyms:
     """Pseudonyms linked to devices.
 
     Parameters
@@ -77,20 +77,22 @@ class Joined:
         return frame.join(counts, on="user", how="left", maintain_order="left")
 
 
-def check_link_fdr(rate: float | None) -> None:
+def check_link_fdr(fdr: float | None) -> None:
     """Refuse a false discovery rate outside (0, 1)."""
-    if rate is not None and not 0 < rate < 1:
+    if fdr is not None and not 0 < fdr < 1:
         rule = "must be above 0 and below 1, the expected share of wrong links"
-        raise InputError(rule, value=rate, place="link_fdr", remedy="0.001 is one in 1,000")
+        raise InputError(rule, value=fdr, place="link_fdr", remedy="0.001 is one in 1,000")
 
 
 def linking_warning(scorer: Scorer) -> str:
     """Return the warning where devices rotate pseudonyms that are not linked."""
     facts = "reports are linked by the user names in the file, whatever rotate_after in [devices] is"
-    return f"{facts}; `link_fdr` links pseudonyms by memoized responses" if scorer.grouping else facts
+    return f"{facts}; `link_fdr` links pseudonyms by memoized responses" if scorer.memoization_aware else facts
 
 
-def join_pseudonyms(ready: PreparedAttack, rate: float, path: Path, scenario: Scenario, max_bytes: int) -> Joined:
+def join_pseudonyms(
+    ready: PreparedAttack, fdr: float, path: Path, scenario: Scenario, max_bytes: int
+) -> LinkedPseudonyms:
     """Find the names of the file that belong to one device."""
     scorer = ready.scorer
     if not memoizes(scorer.device):
@@ -99,7 +101,7 @@ def join_pseudonyms(ready: PreparedAttack, rate: float, path: Path, scenario: Sc
             "if they do, set memoize = true",
         )
         raise InputError(rule, file=scenario.file, place="devices", remedy=remedy)
-    if not scorer.grouping:
+    if not scorer.memoization_aware:
         rule = "must have an adversary with knows_memoization, to link pseudonyms by responses"
         raise InputError(rule, file=scenario.file, place="adversary", remedy="remove knows_memoization = false")
     with located(file=path):
@@ -117,15 +119,15 @@ def join_pseudonyms(ready: PreparedAttack, rate: float, path: Path, scenario: Sc
         sent = [reports for _, reports in found]
         reports = {name: np.concatenate([part[name] for part in sent])[order] for name in sent[0]}
         scorer.check(names, sizes, reports)
-        adversary = scorer.adversaries[scorer.grouping[0]]
-        pairs = pairs_with_evidence(scorer.device, reports, sizes, adversary, -math.log(rate))
-    made = join_windows(select_links(pairs, len(names), rate), order[ends - sizes], order[ends - 1])
+        adversary = scorer.adversaries[scorer.memoization_aware[0]]
+        pairs = pairs_above_e_value(scorer.device, reports, sizes, adversary, -math.log(fdr))
+    made = join_windows(select_links(pairs, len(names), fdr), order[ends - sizes], order[ends - 1])
     evidence = np.full(len(names), np.nan)
     for side in (made.links.first, made.links.second):
         np.fmax.at(evidence, side, made.links.log_e_value)
     table = pl.DataFrame({"pseudonym": names, "user": names.gather(made.device), "log_e_value": evidence})
-    return Joined(
-        rate=rate,
+    return LinkedPseudonyms(
+        rate=fdr,
         adversary=adversary.name,
         pseudonyms=len(names),
         devices=len(np.unique(made.device)),
@@ -135,7 +137,7 @@ def join_pseudonyms(ready: PreparedAttack, rate: float, path: Path, scenario: Sc
     )
 
 
-def with_devices(ready: PreparedAttack, joined: Joined) -> PreparedAttack:
+def with_devices(ready: PreparedAttack, joined: LinkedPseudonyms) -> PreparedAttack:
     """Return the file with pseudonyms replaced by devices."""
     other = joined.table.filter(pl.col("pseudonym") != pl.col("user"))
     return replace(ready, reading=replace(ready.reading, devices=other))
@@ -170,7 +172,7 @@ def link_users(
     path, target, engine = Path(reports_path), Path(out), as_engine(engine)
     check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools))
     check_links(path, scenario)
-    with prepared(path, scenario, pools, None, seed, max_bytes, engine, target.parent) as ready:
+    with prepare_attack(path, scenario, pools, None, seed, max_bytes, engine, target.parent) as ready:
         scorer = ready.scorer
         found = [ready.reading.block(chunk) for chunk in ready.chunks]
         ready.check_unchanged()
@@ -180,7 +182,7 @@ def link_users(
     reports = {name: np.concatenate([part[name] for part in sent])[order] for name in sent[0]}
     with located(file=path):
         scorer.check(who, lengths, reports)
-    table = pl.concat([_linked(scorer, index, who, lengths, reports) for index in scorer.grouping])
+    table = pl.concat([_linked(scorer, index, who, lengths, reports) for index in scorer.memoization_aware])
     with writing(target, raw=raw) as parts:
         parts.write(0, table)
     return table

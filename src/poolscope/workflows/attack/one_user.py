@@ -17,15 +17,15 @@ from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, writing
 from poolscope.devices.protocols import Device, IdenticalReports, memoizes
-from poolscope.inference.adversary import posterior_block, report_likelihoods, views
+from poolscope.inference.adversary import posterior_block, report_likelihoods, stacked_pool_weights
 from poolscope.inference.attack import posterior
-from poolscope.inference.independent import believed
+from poolscope.inference.independent import posterior_or_prior
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.linking import check_link_fdr, join_pseudonyms, linking_warning, with_devices
-from poolscope.workflows.attack.scoring import Scorer, prepared
-from poolscope.workflows.attack.shuffle import check_reports, max_reports_of_user
+from poolscope.workflows.attack.partitioning import check_reports, max_reports_of_user
+from poolscope.workflows.attack.scoring import Scorer, prepare_attack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def attack_user(
         check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools))
     check_link_fdr(link_fdr)
     scratch_parent = target.parent if target else Path(tempfile.gettempdir())
-    with prepared(path, scenario, pools, None, seed, max_bytes, engine, scratch_parent) as ready:
+    with prepare_attack(path, scenario, pools, None, seed, max_bytes, engine, scratch_parent) as ready:
         violations = ready.violations(scenario)
         for line in violations:
             warnings.warn(line, stacklevel=2)
@@ -102,7 +102,7 @@ def attack_user(
     count, scorer = report_count(sent), ready.scorer
     with located(file=path):
         scorer.check(pl.Series([user]), np.array([count]), sent)
-    view, columns = views(scorer.adversaries)
+    view, columns = stacked_pool_weights(scorer.adversaries)
     mass = masses(scorer.mechanism, sent, view, engine)
     table = pl.concat([_adversary_rows(scorer, index, sent, mass[:, these]) for index, these in enumerate(columns)])
     if target is not None:
@@ -117,11 +117,11 @@ def _adversary_rows(scorer: Scorer, index: int, reports: Reports, mass: Floats) 
     own, likely = report_likelihoods(scorer.mechanism, adversary, mass)
     with np.errstate(divide="ignore"):
         log_bayes_factor = np.log(likely) - np.log(likely.mean(axis=1, keepdims=True))
-    if index in scorer.grouping:
+    if index in scorer.memoization_aware:
         found = posterior(scorer.device, reports, adversary)
     else:
         found = posterior_block(scorer.mechanism, adversary, mass[None], np.array([count]))[0]
-    kinds = {"mass": own, "log_bayes_factor": log_bayes_factor, "posterior": believed(found[1:], adversary)}
+    kinds = {"mass": own, "log_bayes_factor": log_bayes_factor, "posterior": posterior_or_prior(found[1:], adversary)}
     names = adversary.hypotheses
     columns = [
         pl.Series(f"{kind}.{name}", values[:, names.index(name)])
@@ -131,8 +131,8 @@ def _adversary_rows(scorer: Scorer, index: int, reports: Reports, mass: Floats) 
         for name in scorer.pool_names
     ]
     first = [pl.Series("adversary", [adversary.name] * count), pl.Series("n", np.arange(1, count + 1))]
-    if scorer.grouping:
-        responses = _response_index(scorer.device, reports) if index in scorer.grouping else None
+    if scorer.memoization_aware:
+        responses = _response_index(scorer.device, reports) if index in scorer.memoization_aware else None
         first.append(pl.Series("response", [None] * count if responses is None else responses, dtype=pl.Int64))
     return pl.DataFrame([*first, *columns])
 

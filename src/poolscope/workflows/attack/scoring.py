@@ -31,9 +31,9 @@ from poolscope.core.randomness import user_keys
 from poolscope.core.tables import Source, open_table
 from poolscope.devices.protocols import Device, memoizes
 from poolscope.game.columns import CONFIDENCE_MCSE, exposed_columns
-from poolscope.inference.adversary import Adversary, posterior_block, views
+from poolscope.inference.adversary import Adversary, posterior_block, stacked_pool_weights
 from poolscope.inference.independent import CHUNK, Decision, decide
-from poolscope.inference.memoized.attack import grouped_posterior
+from poolscope.inference.memoized.attack import memoized_posterior_by_user
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
 from poolscope.population.universe import Universe, read_pools
 from poolscope.reports.checks import AssumedPopularity, ReportChecks
@@ -41,7 +41,7 @@ from poolscope.reports.files import MIN_ROWS, masses, row_bytes, rows_within, wo
 from poolscope.reports.frequencies import FrequencyCounter
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.shuffle import Chunk, Gathered, ReportReader, changed_error, split_chunks
+from poolscope.workflows.attack.partitioning import Chunk, Gathered, ReportReader, changed_error, split_chunks
 
 #: Cells (users, reports, columns) of a batch that a thread fills.
 MAX_CELLS = 1 << 21
@@ -91,33 +91,33 @@ class Scorer:
         return self.device.mechanism
 
     @cached_property
-    def grouping(self) -> list[int]:
+    def memoization_aware(self) -> list[int]:
         """Indices of the adversaries who group reports by memoized response."""
         memoized = memoizes(self.device)
         return [index for index, adversary in enumerate(self.adversaries) if memoized and adversary.knows_memoization]
 
     @cached_property
-    def single(self) -> list[int]:
+    def memoization_unaware(self) -> list[int]:
         """Indices of the adversaries who take reports as independent."""
-        return [index for index in range(len(self.adversaries)) if index not in self.grouping]
+        return [index for index in range(len(self.adversaries)) if index not in self.memoization_aware]
 
     @cached_property
     def view(self) -> tuple[PoolWeights, list[slice]]:
         """The pool weights of these adversaries, and the columns of each."""
-        return views([self.adversaries[index] for index in self.single])
+        return stacked_pool_weights([self.adversaries[index] for index in self.memoization_unaware])
 
     def features(self, reports: Reports, engine: Engine) -> Reports:
         """Return the features of each report: its masses, and the report itself where reports are grouped."""
-        out = dict(reports) if self.grouping else {}
-        if self.single:
+        out = dict(reports) if self.memoization_aware else {}
+        if self.memoization_unaware:
             out[MASS] = masses(self.mechanism, reports, self.view[0], engine)
         return out
 
     @cached_property
     def columns(self) -> Reports:
         """The columns of the features, without rows."""
-        out = workspace_for(self.mechanism.report_columns, 0) if self.grouping else {}
-        return out | ({MASS: np.empty((0, self.view[0].width))} if self.single else {})
+        out = workspace_for(self.mechanism.report_columns, 0) if self.memoization_aware else {}
+        return out | ({MASS: np.empty((0, self.view[0].width))} if self.memoization_unaware else {})
 
     @property
     def feature_bytes(self) -> int:
@@ -127,7 +127,7 @@ class Scorer:
     def check(self, users: pl.Series, lengths: Integers, features: Reports) -> None:
         """Refuse users whose reports differ in a column that their device fixes, where an adversary relies on it."""
         first, ends = np.repeat(np.cumsum(lengths) - lengths, lengths), np.cumsum(lengths)
-        for name in self.device.per_device_columns if self.grouping and memoizes(self.device) else ():
+        for name in self.device.per_device_columns if self.memoization_aware and memoizes(self.device) else ():
             column = features[name].reshape(len(first), -1)
             other = (column != column[first]).any(axis=1)
             if other.any():
@@ -156,17 +156,17 @@ class Scorer:
         guess = np.empty((len(lengths), len(self.adversaries), used.shape[1]), dtype=np.int64)
         confidence, error = np.empty(guess.shape), np.zeros(guess.shape)
         starts = np.cumsum(lengths) - lengths
-        share = 1.0 / (bool(self.single) + bool(self.grouping))
+        share = 1.0 / (bool(self.memoization_unaware) + bool(self.memoization_aware))
 
         def store(users: Integers, a: int, found: Decision) -> None:
             posterior[a][users], first[users, a] = found.posterior, found.exposed[0]
             guess[users, a], confidence[users, a] = found.guess, found.confidence
-            if found.error is not None:
-                error[users, a] = found.error
+            if found.mcse is not None:
+                error[users, a] = found.mcse
 
         def score_independent(users: Integers) -> None:
             table, rows = _padded(features[MASS], starts[users], lengths[users]), used[users]
-            for a, own in zip(self.single, self.view[1], strict=True):
+            for a, own in zip(self.memoization_unaware, self.view[1], strict=True):
                 found = posterior_block(self.mechanism, self.adversaries[a], table[:, :, own], lengths[users])
                 store(users, a, decide(self.adversaries[a], found, None, rows, rows, keys[users], thresholds))
             tick(share * int(lengths[users].sum()))
@@ -177,18 +177,18 @@ class Scorer:
             reports = {name: features[name][rows] for name in self.mechanism.report_columns}
             users, counts = np.array([user]), np.append(0, used[user])
             asked = np.arange(1, len(counts))[None]
-            for a in self.grouping:
-                found = grouped_posterior(self.device, reports, self.adversaries[a], None, counts.tolist())
+            for a in self.memoization_aware:
+                found = memoized_posterior_by_user(self.device, reports, self.adversaries[a], None, counts.tolist())
                 decision = decide(self.adversaries[a], *found, asked, used[users], keys[users], thresholds)
                 # exposure is known at the counts only
                 dates = np.where(decision.exposed < 0, -1, counts[decision.exposed])
                 store(users, a, decision._replace(exposed=dates))
             tick(share * int(lengths[user]))
 
-        if self.single:
+        if self.memoization_unaware:
             for _ in engine.map(score_independent, self._batches(lengths)):
                 pass
-        if self.grouping:
+        if self.memoization_aware:
             # the longest first, for load balance
             for _ in engine.map(score_memoized, np.argsort(-lengths, kind="stable").tolist()):
                 pass
@@ -218,7 +218,7 @@ class Scorer:
                 "user": users.gather(who.ravel()),
                 "adversary": pl.Series([a.name for a in self.adversaries]).gather(adversary.ravel()),
                 "n": np.broadcast_to(scored.used[:, None, :], who.shape).ravel().astype(np.int32),
-                "guess": names.gather(self.guessed(scored).ravel()),
+                "guess": names.gather(self.guesses(scored).ravel()),
                 "confidence": scored.confidence.ravel(),
             }
         )
@@ -229,11 +229,11 @@ class Scorer:
         new = np.diff(scored.used, axis=1, prepend=-1) > 0
         memoized = pl.Series(np.broadcast_to(new[:, None, :], who.shape).ravel())
         frame = frame.with_columns(exposed).with_columns(self._pool_columns(scored))
-        if self.grouping:
+        if self.memoization_aware:
             frame = frame.with_columns(pl.Series(CONFIDENCE_MCSE, scored.error.ravel()))
         return frame.filter(memoized)
 
-    def guessed(self, scored: Scored) -> Integers:
+    def guesses(self, scored: Scored) -> Integers:
         """Return the guesses as indices into `pool_names`; its length where the confidence is below the threshold."""
         names = self.pool_names
         out = np.empty_like(scored.guess)
@@ -254,12 +254,12 @@ class Scorer:
         return columns
 
 
-def _padded(mass: Floats, starts: Integers, lengths: Integers) -> Floats:
+def _padded(support_mass: Floats, starts: Integers, lengths: Integers) -> Floats:
     """Gather the rows of some users, padded with zeros, (users, longest, width)."""
     positions = np.arange(lengths.max())
     there = positions < lengths[:, None]
-    table = np.zeros((*there.shape, mass.shape[1]))
-    table[there] = mass[(starts[:, None] + positions)[there]]
+    table = np.zeros((*there.shape, support_mass.shape[1]))
+    table[there] = support_mass[(starts[:, None] + positions)[there]]
     return table
 
 
@@ -310,7 +310,7 @@ class PreparedAttack:
 
 
 @contextmanager
-def prepared(
+def prepare_attack(
     path: Path,
     scenario: Scenario,
     pools: str | PathLike[str] | None,

@@ -14,7 +14,7 @@ from poolscope.core.arrays import Integers
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.tables import read_table
 from poolscope.game.columns import CORRECT
-from poolscope.inference.levels import with_threshold
+from poolscope.inference.thresholds import with_threshold
 from poolscope.metrics.calibration import ece, ece_null_p95
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.precision import precision
@@ -49,7 +49,7 @@ class UserCounts(NamedTuple):
 
 def count(scorer: Scorer, scored: Scored) -> UserCounts:
     """Sum over some users."""
-    guessed, pools = scorer.guessed(scored), len(scorer.pool_names)
+    guessed, pools = scorer.guesses(scored), len(scorer.pool_names)
     error = np.rint(scored.error / UNIT).astype(np.int64)
     return UserCounts(
         users=len(scored.used),
@@ -65,7 +65,7 @@ def count(scorer: Scorer, scored: Scored) -> UserCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guessed:
+class GuessSummary:
     """How confident one adversary is after n reports of each user, and the distribution of its guesses.
 
     Parameters
@@ -133,13 +133,13 @@ class Tally:
         """The rows of the top users, see `top_users`."""
         return [] if self._top is None else self._top.rows(named=True)
 
-    def results(self) -> list[Guessed]:
+    def results(self) -> list[GuessSummary]:
         """Return one record for each adversary and observation count."""
         scorer, sums = self._scorer, self._sums
         assert sums is not None
         asked = [None] if scorer.observations is None else list(scorer.observations)
         return [
-            Guessed(
+            GuessSummary(
                 adversary=adversary.name,
                 n=n,
                 reports=int(sums.used[o]),
@@ -155,8 +155,8 @@ class Tally:
                 },
                 no_guess=int(sums.guesses[a, o, -1]),
                 baseline=1.0 / len(adversary.hypotheses),
-                confidence_mcse=sums.error[a, o] / self.users * UNIT if a in scorer.grouping else None,
-                confidence_mcse_max=sums.largest[a, o] * UNIT if a in scorer.grouping else None,
+                confidence_mcse=sums.error[a, o] / self.users * UNIT if a in scorer.memoization_aware else None,
+                confidence_mcse_max=sums.largest[a, o] * UNIT if a in scorer.memoization_aware else None,
             )
             for a, adversary in enumerate(scorer.adversaries)
             for o, n in enumerate(asked)

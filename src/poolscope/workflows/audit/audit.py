@@ -28,28 +28,28 @@ from poolscope.game.blocks import BlockRun, all_blocks, plan_blocks, play_blocks
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import AttackKey, AttackRows, OutcomeFiles, attack_rows, needed
-from poolscope.inference.levels import DEFAULT_THRESHOLD
-from poolscope.metrics.bounds import devices_in_words, epsilon_of, in_words
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD
+from poolscope.metrics.bounds import describe_epsilon, devices_in_words, epsilon_of
 from poolscope.metrics.linkability import linkability
 from poolscope.metrics.models import as_text
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.provenance import files_checksum, provenance_of
-from poolscope.metrics.records import Counted, Record, counted_columns, record_of
+from poolscope.metrics.records import AttackCounts, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import unit_of, users_in_words
 from poolscope.population.behavior import NONE
 from poolscope.scenario.build import build_game, with_overrides
 from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.audit.figure_data import HELD
 from poolscope.workflows.audit.run_folder import (
-    Keeper,
     Manifest,
+    ManifestWriter,
     ScenarioText,
     Summary,
-    continued,
     input_files,
     read_manifest,
+    resume_manifest,
 )
-from poolscope.workflows.audit.tables import HELD
 
 FINISHED, CONTINUE = "finished blocks are saved", "continue with `resume`"
 
@@ -95,7 +95,7 @@ def audit(
         provenance=provenance_of(seed=seed, users=plan.users, inputs=inputs),
     )
     if previous:
-        manifest = continued(previous, manifest, out)
+        manifest = resume_manifest(previous, manifest, out)
     progress.begin(plan.users)
     try:
         with claimed(out):
@@ -109,7 +109,7 @@ def audit(
             summary = replace(summary, seconds=round(time.perf_counter() - started, 3))
             write_text(out / "summary.json", as_text(summary))
     except (OSError, PoolscopeError) as error:
-        raise stopped(error, out, nothing=not manifest.parts) from error
+        raise interruption_error(error, out, nothing=not manifest.parts) from error
     return summary
 
 
@@ -122,7 +122,7 @@ def with_checksum(manifest: Manifest, outcomes: OutcomeFiles) -> Manifest:
 def check_run(out: Path, resume: bool) -> None:
     """Refuse a folder that is neither new nor empty, nor the run's own where it is resumed."""
     there = (out / "manifest.json").exists()
-    if resume and (there or _hardly_begun(out)):
+    if resume and (there or _has_no_manifest_yet(out)):
         check_folder(out)
     elif there:
         check_new(out, what="holds another run", remedy=f"{CONTINUE} or {ANOTHER}")
@@ -130,7 +130,7 @@ def check_run(out: Path, resume: bool) -> None:
         check_new(out)
 
 
-def _hardly_begun(out: Path) -> bool:
+def _has_no_manifest_yet(out: Path) -> bool:
     """Return whether a folder is that of a run interrupted before its manifest: nothing is finished."""
     found = [*out.glob("*"), *out.glob("outcomes/*")]
     return all(path.name in (LOCK, "outcomes") or is_unfinished(path) for path in found)
@@ -146,8 +146,8 @@ def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick
     todo = (block for block in all_blocks(manifest.users, manifest.block) if block.name not in manifest.parts)
     folder.mkdir(exist_ok=True)
     try:
-        clear(out, manifest)
-        with Keeper(manifest, out) as keeper:
+        delete_unfinished(out, manifest)
+        with ManifestWriter(manifest, out) as keeper:
             if len(done) < manifest.blocks:
                 for part in play_blocks_to_files(
                     BlockRun(game=game, seed=manifest.seed, folder=folder), todo, engine, tick
@@ -160,7 +160,7 @@ def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick
         raise
 
 
-def stopped(error: OSError | PoolscopeError, out: Path, nothing: bool) -> PoolscopeError:
+def interruption_error(error: OSError | PoolscopeError, out: Path, nothing: bool) -> PoolscopeError:
     """Return the error of an interrupted run, with its remedy; `nothing` says that no block was finished."""
     if isinstance(error, InputError):
         return error
@@ -170,7 +170,7 @@ def stopped(error: OSError | PoolscopeError, out: Path, nothing: bool) -> Poolsc
     return PoolscopeError(f"{out}: {error}" + ("" if nothing else f"; {FINISHED}: {CONTINUE}"))
 
 
-def clear(out: Path, manifest: Manifest) -> None:
+def delete_unfinished(out: Path, manifest: Manifest) -> None:
     """Delete what does not count: unfinished files, and blocks that the manifest does not name."""
     for folder in (out, out / "outcomes"):
         sweep(folder)
@@ -183,7 +183,10 @@ def records_of(
     outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold: float | None
 ) -> Iterator[tuple[Record, list[PoolRecord]]]:
     """Yield the record of each attack, and those of the users of each preferred pool."""
-    held, counting = outcomes.extended(HELD), outcomes.extended((*counted_columns(threshold), "posterior_true"))
+    held, counting = (
+        outcomes.with_mcse_columns(HELD),
+        outcomes.with_mcse_columns((*counted_columns(threshold), "posterior_true")),
+    )
     own = (
         (EXPOSED[DEFAULT_THRESHOLD], DEFAULT_THRESHOLD)
         if game.threshold is None
@@ -191,17 +194,17 @@ def records_of(
     )
     pools = {a.name: a.universe.pool_names for a in game.adversaries}
 
-    def reduced(attack: AttackKey, rows: pl.DataFrame) -> tuple[Counted, AttackRows, pl.DataFrame]:
-        return Counted.of(rows, attack[1]), attack_rows(rows, held), pool_sums(rows, attack[1], own[0])
+    def reduced(attack: AttackKey, rows: pl.DataFrame) -> tuple[AttackCounts, AttackRows, pl.DataFrame]:
+        return AttackCounts.of(rows, attack[1]), attack_rows(rows, held), pool_sums(rows, attack[1], own[0])
 
     def summarize_attack(
-        attack: AttackKey, found: list[tuple[Counted, AttackRows, pl.DataFrame]]
+        attack: AttackKey, found: list[tuple[AttackCounts, AttackRows, pl.DataFrame]]
     ) -> tuple[Record, list[PoolRecord]]:
-        counted = Counted()
+        counted = AttackCounts()
         for part, _, _ in found:
             counted += part
         rows = outcomes.joined(attack, held, [part for _, part, _ in found])
-        names = (*pools.get(attack[0], game.universe.pool_names), *([NONE] if game.none else []))
+        names = (*pools.get(attack[0], game.universe.pool_names), *([NONE] if game.allows_no_pool else []))
         by_pool = pool_records([sums for _, _, sums in found], *attack, names, own[1])
         return record_of(rows, counted, *attack, game, manifest.seed, threshold), by_pool
 
@@ -229,7 +232,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         reports_per_day=game.policy.reports_per_day,
         epsilon=epsilon_of(game),
         devices=[
-            f"{scenario.mechanism.kind}, {in_words([epsilon_of(game)], game.policy)}",
+            f"{scenario.mechanism.kind}, {describe_epsilon([epsilon_of(game)], game.policy)}",
             users_in_words(game),
             *devices_in_words(game),
         ],

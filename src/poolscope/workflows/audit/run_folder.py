@@ -41,7 +41,7 @@ from poolscope.metrics.records import Record
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import summary_text
 from poolscope.scenario.scenario import Scenario, same_tables, scenario_from_record
-from poolscope.workflows.audit.tables import FigureTables, figure_tables
+from poolscope.workflows.audit.figure_data import FigureTables, figure_tables
 
 COLUMNS = (
     "user",
@@ -230,13 +230,13 @@ class Manifest(Result):
         write_text(out / "manifest.json", as_text(self))
 
 
-class Keeper:
+class ManifestWriter:
     """Writes the manifest as blocks are finished, and once more at the end, however it comes."""
 
     def __init__(self, manifest: Manifest, out: Path) -> None:
         self._manifest, self._out, self._next, self._behind = manifest, out, 0.0, False
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> ManifestWriter:
         self._write()
         return self
 
@@ -292,20 +292,20 @@ def finished_users(out: Path) -> tuple[int, int] | None:
     return users, kept.users
 
 
-def continued(kept: Manifest, new: Manifest, out: Path) -> Manifest:
+def resume_manifest(existing: Manifest, new: Manifest, out: Path) -> Manifest:
     """The kept run, if it is the one asked for; its blocks are verified."""
     for name, words in SAME.items():
-        before, now = getattr(kept, name), getattr(new, name)
+        before, now = getattr(existing, name), getattr(new, name)
         if before != now and not (name == "scenario" and same_tables(before, now)):
             rule = f"{words} differs from that of the run to resume"
             raise InputError(rule, file=out, value=now, remedy=ANOTHER)
-    if kept.version.split(".")[:2] != new.version.split(".")[:2]:
-        rule = f"the run to resume was made by version {kept.version}"
+    if existing.version.split(".")[:2] != new.version.split(".")[:2]:
+        rule = f"the run to resume was made by version {existing.version}"
         raise InputError(rule, file=out, value=new.version, remedy=ANOTHER)
-    check_parts(kept, out)
-    if kept.provenance and new.provenance and (changed := new.provenance.differences(kept.provenance)):
+    check_parts(existing, out)
+    if existing.provenance and new.provenance and (changed := new.provenance.differences(existing.provenance)):
         warnings.warn(f"{out}: blocks of this run were played elsewhere: now {', '.join(changed)}", stacklevel=3)
-    return kept
+    return existing
 
 
 def check_parts(manifest: Manifest, out: Path) -> None:

@@ -100,7 +100,7 @@ def lower_bound(at_least: float, at_most: float) -> float:
 
 
 def best_event(
-    counts: NDArray[np.int64], trials: NDArray[np.int64], about: NDArray[np.int64] | None = None
+    counts: NDArray[np.int64], trials: NDArray[np.int64], event_pairs: NDArray[np.int64] | None = None
 ) -> tuple[int, int, int]:
     """Find the two objects and the event with the largest lower bound on epsilon.
 
@@ -108,37 +108,37 @@ def best_event(
     ----------
     counts : (objects, events) how many of the trials of each object satisfy each event.
     trials : (objects,)
-    about : (events, 2) positions of the two objects that each event is about, the likelier first; negative for any.
+    event_pairs : (events, 2) positions of the two objects of each event, the likelier first; negative for any.
     """
     low, high = clopper_pearson(counts, trials[:, None], CHOOSING_ERROR)
     with np.errstate(divide="ignore"):
         bound = np.log(low)[:, None] - np.log(high)[None]
     bound[np.arange(len(counts)), np.arange(len(counts))] = -np.inf
-    if about is not None:
+    if event_pairs is not None:
         positions = np.arange(len(counts))[:, None]
-        first, second = ((about[:, side] < 0) | (about[:, side] == positions) for side in (0, 1))
+        first, second = ((event_pairs[:, side] < 0) | (event_pairs[:, side] == positions) for side in (0, 1))
         bound = np.where(first[:, None] & second[None], bound, -np.inf)
     one, other, event = np.unravel_index(int(bound.argmax()), bound.shape)
     return int(one), int(other), int(event)
 
 
-def is_clear(hits: NDArray[np.int64], trials: NDArray[np.int64]) -> bool:
+def is_significant(hits: NDArray[np.int64], trials: NDArray[np.int64]) -> bool:
     """Return whether the counts imply at least half of the epsilon that their rates suggest."""
     low, high = clopper_pearson(hits, trials, CHOOSING_ERROR)
     rates = (hits + 0.5) / (trials + 1.0)
     return lower_bound(float(low[0]), float(high[1])) >= 0.5 * math.log(rates[0] / rates[1]) > 0
 
 
-def plan(rates: tuple[float, float], trials: int, error: float) -> BoundPlan:
+def plan(rates: tuple[float, float], trials: int, alpha: float) -> BoundPlan:
     """Choose the split of trials and error that maximizes the bound if the event has these rates."""
     ones, others = SHARES * trials, (1.0 - SHARES) * trials
     hits = rates[0] * ones, rates[1] * others
     # (shares, parts), and a last column for the bound of both together
-    parts = _separate_bound(hits[0][:, None], hits[1][:, None], ones[:, None], others[:, None], error, SHARES)
-    bounds = np.column_stack([parts, _joint_bound(*hits, SHARES, error)])
+    parts = _separate_bound(hits[0][:, None], hits[1][:, None], ones[:, None], others[:, None], alpha, SHARES)
+    bounds = np.column_stack([parts, _joint_bound(*hits, SHARES, alpha)])
     row, column = np.unravel_index(int(bounds.argmax()), bounds.shape)
     part = float(SHARES[column]) if column < len(SHARES) else None
-    return BoundPlan(trials=trials, share=float(SHARES[row]), error=error, part=part)
+    return BoundPlan(trials=trials, share=float(SHARES[row]), error=alpha, part=part)
 
 
 def _separate_bound(
@@ -158,18 +158,18 @@ def _joint_bound(hits: CountLike, other_hits: CountLike, share: CountLike, error
     return loss
 
 
-def detectable(planned: BoundPlan, rate: float, declared: float) -> float:
+def min_detectable_epsilon(planned: BoundPlan, event_rate: float, declared: float) -> float:
     """Return the smallest epsilon that nine in ten tests of this plan would find to exceed the declared one.
 
-    rate : probability of the event from the other object. From the first it is e^epsilon times as large, or 1.
+    event_rate : probability of the event from the other object. From the first it is e^epsilon times as large, or 1.
     Infinite where no epsilon would be found; NaN where none is declared.
     """
     if not math.isfinite(declared):
         return declared
-    if _expected(planned, rate, MAX_EPSILON) <= declared:
+    if _expected(planned, event_rate, MAX_EPSILON) <= declared:
         return math.inf
     return float(
-        optimize.brentq(lambda epsilon: _expected(planned, rate, epsilon) - declared, 0.0, MAX_EPSILON, xtol=1e-4)
+        optimize.brentq(lambda epsilon: _expected(planned, event_rate, epsilon) - declared, 0.0, MAX_EPSILON, xtol=1e-4)
     )
 
 

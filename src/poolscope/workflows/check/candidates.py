@@ -41,7 +41,7 @@ from poolscope.workflows.check.sampling import (
     BitColumn,
     ColumnFeature,
     bit_column,
-    exactly,
+    bit_identical,
     fingerprints,
 )
 
@@ -179,7 +179,7 @@ def _column_events(
         yield from _value_events(
             ColumnFeature(column=name), samples, declared is not None and declared.kind == "object"
         )
-        if len(np.unique(exactly(np.concatenate(samples)))) > MAX_VALUES and len(pairs):
+        if len(np.unique(bit_identical(np.concatenate(samples)))) > MAX_VALUES and len(pairs):
             yield from learn_sent_before([{name: sample} for sample in samples], objects, name)
 
 
@@ -188,7 +188,7 @@ def _value_events(
 ) -> Iterator[EventFamily]:
     """Yield each value where there are few, else repeated values and thresholds."""
     pooled = np.concatenate(samples)
-    _, first, counts = np.unique(exactly(pooled), return_index=True, return_counts=True)
+    _, first, counts = np.unique(bit_identical(pooled), return_index=True, return_counts=True)
     values = pooled[first]
     if len(values) <= MAX_VALUES:
         yield ValueEvents(feature=feature, values=values, objects=objects)
@@ -290,7 +290,7 @@ def learn_sent_before(
     """Yield events of repeated reports, where anything is ever sent twice."""
     prints = tuple(np.unique(_fingerprints_of(sample, column)) for sample in samples)
     if len(np.unique(np.concatenate(prints))) < sum(report_count(sample) for sample in samples):
-        yield signature_events(SentBefore(column=column, prints=prints), objects, singly=False)
+        yield signature_events(SentBefore(column=column, prints=prints), objects, with_single_objects=False)
 
 
 def learn_keyed(
@@ -302,7 +302,7 @@ def learn_keyed(
     bit_index, *is_clear = _strongest_entries(samples, [np.searchsorted(prints, f) for f in found], len(prints), target)
     for known in [is_clear[0] > 0, *(_top_share(values, share) for values in is_clear for share in CLEAREST)]:
         signature = KeyedSignature(keys=keys, target=target, prints=prints, bit_index=np.where(known, bit_index, -1))
-        yield signature_events(signature, objects, singly=True)
+        yield signature_events(signature, objects, with_single_objects=True)
 
 
 def _top_share(values: Floats, share: float) -> Mask:

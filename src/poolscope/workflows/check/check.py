@@ -37,9 +37,9 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.check.bounds import (
     BoundPlan,
     best_event,
-    detectable,
     guess_bound,
-    is_clear,
+    is_significant,
+    min_detectable_epsilon,
     outlier_warning,
     plan,
 )
@@ -50,10 +50,10 @@ from poolscope.workflows.check.candidates import (
 )
 from poolscope.workflows.check.distribution import (
     INDEPENDENCE_ERROR,
-    Fit,
     FitCounter,
-    Share,
+    LikelihoodFit,
     SupportCounter,
+    SupportProbabilityCheck,
     exact,
     states_distribution,
 )
@@ -105,8 +105,8 @@ def examine(
     sampler: Sampler,
     screening: Screening,
     samples: int,
-    error: float,
-    independence: float,
+    alpha: float,
+    independence_alpha: float,
     declared: float,
     name: ObjectName,
 ) -> SampledVerdict:
@@ -115,19 +115,19 @@ def examine(
     Parameters
     ----------
     screening : reports of many objects, to guess from.
-    error : of the lower bounds on epsilon together; independence : of all tests of independence.
+    alpha : of the lower bounds on epsilon together; independence_alpha : of all tests of independence.
     declared : the declared epsilon, for which the detectable excess is computed.
     """
     chosen, used, shares, fit = _choose_event(sampler, samples)
     bound = None
     if chosen:
-        planned = plan(chosen.rates, samples - used, (1.0 - GUESS_ERROR_SHARE) * error)
+        planned = plan(chosen.rates, samples - used, (1.0 - GUESS_ERROR_SHARE) * alpha)
         bound = _test_event(sampler, chosen, planned, declared, name)
-    found = guess_bound(screening, sampler.generator(Stage.SCREEN, 2), GUESS_ERROR_SHARE * error)
+    found = guess_bound(screening, sampler.generator(Stage.SCREEN, 2), GUESS_ERROR_SHARE * alpha)
     independent = None
     if sampler.method == "obfuscate" or reads_keys(sampler.mechanism):
         position, event = (chosen.one, chosen.family) if chosen else (0, None)
-        independent = check_independence(sampler, position, event, samples, independence)
+        independent = check_independence(sampler, position, event, samples, independence_alpha)
     return SampledVerdict(
         method=sampler.method,
         lower_bound=bound,
@@ -140,7 +140,9 @@ def examine(
     )
 
 
-def _choose_event(sampler: Sampler, samples: int) -> tuple[ChosenEvent | None, int, tuple[Share, ...], Fit | None]:
+def _choose_event(
+    sampler: Sampler, samples: int
+) -> tuple[ChosenEvent | None, int, tuple[SupportProbabilityCheck, ...], LikelihoodFit | None]:
     """Learn events from an eighth of the samples and choose among them by an eighth or more.
 
     Returns
@@ -171,7 +173,7 @@ def _choose_event(sampler: Sampler, samples: int) -> tuple[ChosenEvent | None, i
         if objects < 2:
             return None, used, supports.shares(), None
         one, other, event = best_event(counts, trials, about)
-        if is_clear(counts[[one, other], event], trials[[one, other]]):
+        if is_significant(counts[[one, other], event], trials[[one, other]]):
             break
     rates = (counts[[one, other], event] + 0.5) / (trials[[one, other]] + 1.0)
     chosen = ChosenEvent(
@@ -231,7 +233,7 @@ def _test_event(
         other=sampler.objects[chosen.other],
         hits=(one_hits, other_hits),
         trials=trials,
-        detectable=detectable(planned, (other_hits + 0.5) / (trials[1] + 1.0), declared),
+        detectable=min_detectable_epsilon(planned, (other_hits + 0.5) / (trials[1] + 1.0), declared),
     )
 
 

@@ -52,7 +52,7 @@ DISTRIBUTION_ERROR = (1.0 - DISTRIBUTION_CONFIDENCE) / 2.0 / 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exact:
+class ExactEpsilon:
     """The exact epsilon of the stated distribution, from every possible report.
 
     epsilon : log of the largest Pr[report | z] / Pr[report | z'].
@@ -66,7 +66,7 @@ class Exact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class SupportProbabilityCheck:
     """A stated probability beside its sampled bounds; `passed` is None where samples cannot decide."""
 
     name: str
@@ -128,7 +128,7 @@ class ReportSample:
             return np.log(likelihoods(self.mechanism, self.reports, objects))
 
 
-def exact(mechanism: Mechanism) -> Exact | None:
+def exact(mechanism: Mechanism) -> ExactEpsilon | None:
     """Enumerate the stated distribution; None where the output space is too large or nothing is stated."""
     if not states_distribution(mechanism):
         return None
@@ -140,7 +140,7 @@ def exact(mechanism: Mechanism) -> Exact | None:
     if distribution.size <= CELLS_SOLVED:
         support = mechanism.support(reports) if is_pure(mechanism) else None  # type: ignore[attr-defined]
         consistent = normalizes(distribution, support, stated(mechanism, "p_star"))
-    return Exact(epsilon=exact_epsilon(distribution.T), reports=len(distribution), consistent=consistent)
+    return ExactEpsilon(epsilon=exact_epsilon(distribution.T), reports=len(distribution), consistent=consistent)
 
 
 def normalizes(distribution: Floats, support: NDArray[np.bool_] | None, p_star: float | None) -> bool:
@@ -165,7 +165,7 @@ def stated(mechanism: Any, name: str) -> float | None:
 
 def support_shares(
     mechanism: Mechanism, objects: Sequence[int], trials: Sequence[int], counts: NDArray[np.int64]
-) -> tuple[Share, ...]:
+) -> tuple[SupportProbabilityCheck, ...]:
     """Compare p* and q* with the supports of sampled reports.
 
     Parameters
@@ -194,12 +194,14 @@ def support_shares(
     return tuple(shares)
 
 
-def _constant_share(name: str, value: float, hits: NDArray[np.int64], trials: NDArray[np.int64]) -> Share:
+def _constant_share(
+    name: str, value: float, hits: NDArray[np.int64], trials: NDArray[np.int64]
+) -> SupportProbabilityCheck:
     """Bound a probability that is the same for all objects."""
     each = clopper_pearson(hits, trials, DISTRIBUTION_ERROR / len(hits))
     low, high = (float(bound) for bound in clopper_pearson(int(hits.sum()), int(trials.sum()), DISTRIBUTION_ERROR))
     passed = bool(low <= value <= high and np.all(each[0] <= value) and np.all(value <= each[1]))
-    return Share(name=name, stated=value, low=low, high=high, passed=passed)
+    return SupportProbabilityCheck(name=name, stated=value, low=low, high=high, passed=passed)
 
 
 def _mean_share(
@@ -210,11 +212,11 @@ def _mean_share(
     trials: NDArray[np.int64],
     shares: int,
     min_shares: int,
-) -> Share:
+) -> SupportProbabilityCheck:
     """Bound a probability that is a mean of many shares, from the smallest and largest count of each object."""
     low = float(clopper_pearson(lowest, trials, DISTRIBUTION_ERROR / shares)[0].min())
     high = float(clopper_pearson(highest, trials, DISTRIBUTION_ERROR / shares)[1].max())
-    return Share(
+    return SupportProbabilityCheck(
         name=name, stated=value, low=low, high=high, passed=low <= value <= high if shares >= min_shares else None
     )
 
@@ -249,7 +251,7 @@ class SupportCounter:
             return counts
         return sum_over_reports(self.mechanism.support, reports, self.mechanism.universe)
 
-    def shares(self) -> tuple[Share, ...]:
+    def shares(self) -> tuple[SupportProbabilityCheck, ...]:
         """Return p* and q* beside the counts."""
         return support_shares(self.mechanism, self.objects, self.trials.tolist(), self.counts) if self.known else ()
 
@@ -261,7 +263,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class LikelihoodFit:
     """The largest deviation of the samples from the stated likelihoods.
 
     object : whose reports; reports : how many have a mean posterior of `stated` for this object.
@@ -301,7 +303,7 @@ class FitCounter:
             if p == position:
                 self.hits[p] += counts
 
-    def fit(self) -> Fit | None:
+    def fit(self) -> LikelihoodFit | None:
         """Return the largest deviation; None where no likelihoods are stated."""
         if not self.known:
             return None
@@ -312,7 +314,7 @@ class FitCounter:
         apart = np.abs(self.hits - self.expected) / np.sqrt(np.maximum(self.expected * (1.0 - stated), ROUNDING))
         wrong = (self.reports > 0) & ((stated < low - ROUNDING) | (stated > high + ROUNDING))
         worst = np.unravel_index(int(np.where(wrong.any() & ~wrong, -1.0, apart).argmax()), apart.shape)
-        return Fit(
+        return LikelihoodFit(
             object=self.objects[worst[0]],
             reports=int(self.reports[worst]),
             stated=float(stated[worst]),

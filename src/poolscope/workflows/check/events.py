@@ -27,7 +27,7 @@ from poolscope.workflows.check.distribution import (
 from poolscope.workflows.check.sampling import (
     BitColumn,
     ColumnFeature,
-    exactly,
+    bit_identical,
     fingerprints,
 )
 
@@ -117,7 +117,7 @@ class ValueEvents:
         return len(self.values)
 
     def holds(self, seen: ReportSample) -> Mask:
-        satisfied: Mask = exactly(self.feature.of(seen.reports))[:, None] == exactly(self.values)
+        satisfied: Mask = bit_identical(self.feature.of(seen.reports))[:, None] == bit_identical(self.values)
         return satisfied
 
     def only(self, event: int) -> Self:
@@ -236,7 +236,7 @@ SignatureStates = NDArray[np.int8]
 PRESENT, ABSENT, UNKNOWN = 1, 0, -1
 
 
-class Signature(Protocol):
+class ObjectIndicator(Protocol):
     """What reports show of each of some objects."""
 
     def of(self, reports: Reports) -> SignatureStates:
@@ -257,7 +257,7 @@ class SignatureEvents:
     objects : whose signatures; one, other : (events,) positions among them; sign : (events,) PRESENT or ABSENT.
     """
 
-    signature: Signature
+    signature: ObjectIndicator
     objects: tuple[int, ...]
     one: NDArray[np.int64]
     other: NDArray[np.int64]
@@ -297,12 +297,12 @@ class SignatureEvents:
         return f"{first}, and {self.signature.describe(name(self.objects[self.other[event]]), ABSENT)}"
 
 
-def signature_events(signature: Signature, objects: Sequence[int], singly: bool) -> SignatureEvents:
-    """Return the events of all pairs and, where `singly`, of each object alone, present or absent."""
+def signature_events(signature: ObjectIndicator, objects: Sequence[int], with_single_objects: bool) -> SignatureEvents:
+    """Return the events of all pairs and, where `with_single_objects`, of each object alone, present or absent."""
     count = len(objects)
     one, other = np.nonzero(~np.eye(count, dtype=bool))
     sign = np.full(len(one), PRESENT)
-    if singly:
+    if with_single_objects:
         alone = np.arange(count)
         one, other = np.concatenate([one, alone, alone]), np.concatenate([other, np.full(2 * count, -1)])
         sign = np.concatenate([sign, np.full(count, PRESENT), np.full(count, ABSENT)])

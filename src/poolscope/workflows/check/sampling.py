@@ -128,7 +128,7 @@ def last_bit(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return np.where(has, exponent - 53 + zeros, NO_BIT), np.where(has, zeros, NO_BIT)
 
 
-def exactly(values: NDArray[Any]) -> NDArray[Any]:
+def bit_identical(values: NDArray[Any]) -> NDArray[Any]:
     """Return values that are equal only for identical inputs: floats by their bits, as -0.0 is not 0.0."""
     return np.asarray(values, dtype=np.float64).view(np.int64) if values.dtype.kind == "f" else values
 

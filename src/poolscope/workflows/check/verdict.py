@@ -10,9 +10,9 @@ from poolscope.workflows.check.bounds import (
     GuessBound,
 )
 from poolscope.workflows.check.distribution import (
-    Exact,
-    Fit,
-    Share,
+    ExactEpsilon,
+    LikelihoodFit,
+    SupportProbabilityCheck,
 )
 from poolscope.workflows.check.independence import (
     Independence,
@@ -71,8 +71,8 @@ class SampledVerdict:
     method: str
     lower_bound: LowerBound | None
     guessed: GuessBound | None
-    shares: tuple[Share, ...]
-    fit: Fit | None
+    shares: tuple[SupportProbabilityCheck, ...]
+    fit: LikelihoodFit | None
     repeats: Independence | None
     apart: str | None
     samples: int
@@ -106,7 +106,7 @@ class Verdict:
 
     mechanism: str
     declared: float
-    exact: Exact | None
+    exact: ExactEpsilon | None
     sampled: SampledVerdict
     played: SampledVerdict | None
     objects: tuple[int, ...]
@@ -124,11 +124,11 @@ class Verdict:
         return self.sampled.guessed
 
     @property
-    def shares(self) -> tuple[Share, ...]:
+    def shares(self) -> tuple[SupportProbabilityCheck, ...]:
         return self.sampled.shares
 
     @property
-    def fit(self) -> Fit | None:
+    def fit(self) -> LikelihoodFit | None:
         return self.sampled.fit
 
     @property

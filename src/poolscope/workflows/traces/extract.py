@@ -38,7 +38,7 @@ Finder = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Target:
+class TraceUniverse:
     """The universe of the traces.
 
     Parameters
@@ -70,18 +70,18 @@ class Target:
         return frozenset(self.objects)
 
 
-def target_of(name_or_path: str | PathLike[str]) -> Target:
+def target_of(name_or_path: str | PathLike[str]) -> TraceUniverse:
     """Return the target of a built-in name or a file of objects."""
     name = fspath(name_or_path)
     if name in UNIVERSES:
-        return Target(name=name, universe=builtin_universe(name), is_open=name == "news-2021")
+        return TraceUniverse(name=name, universe=builtin_universe(name), is_open=name == "news-2021")
     if not name.lower().endswith((".csv", ".parquet")):
         rule = "unknown universe, neither built in nor a file of objects (.csv, .parquet)"
         raise InputError(rule, value=name, remedy=did_you_mean(name, UNIVERSES))
-    return Target(name=name, universe=read_objects(name)[0], is_open=False)
+    return TraceUniverse(name=name, universe=read_objects(name)[0], is_open=False)
 
 
-def finder(target: Target, kind: ColumnKind) -> Finder:
+def finder(target: TraceUniverse, kind: ColumnKind) -> Finder:
     """Return the finder of the target's objects in a column of this kind."""
     holds = _holds(target)
     with located(place=kind):
@@ -100,14 +100,14 @@ def finder(target: Target, kind: ColumnKind) -> Finder:
     return _site_finder(target, kind)
 
 
-def _holds(target: Target) -> Literal["emojis", "domains"] | None:
+def _holds(target: TraceUniverse) -> Literal["emojis", "domains"] | None:
     """Return what the universe consists of."""
     if all(emojis_in(name) == [qualified(name)] for name in target.objects):
         return "emojis"
     return "domains" if all(host_of(name) == name for name in target.objects) else None
 
 
-def _emoji_finder(target: Target, kind: ColumnKind) -> Finder:
+def _emoji_finder(target: TraceUniverse, kind: ColumnKind) -> Finder:
     # A file of objects may list an emoji in a shorter form than the fully qualified one: its own name counts.
     own = {qualified(name): name for name in target.objects}
     if kind == "text":
@@ -115,12 +115,12 @@ def _emoji_finder(target: Target, kind: ColumnKind) -> Finder:
     return lambda cell: [own.get(emoji, emoji) for emoji in map(qualified, cell.split())]
 
 
-def _object_finder(target: Target) -> Finder:
+def _object_finder(target: TraceUniverse) -> Finder:
     # Names may contain blanks.
     return lambda cell: [cell] if target.accepts(cell) else cell.split()
 
 
-def _site_finder(target: Target, kind: ColumnKind) -> Finder:
+def _site_finder(target: TraceUniverse, kind: ColumnKind) -> Finder:
     known = frozenset(target.objects)
 
     # A few sites account for most links.
@@ -276,7 +276,7 @@ def describe(made: Extracted) -> list[str]:
 class _TraceBuilder:
     """Rows of traces as they are found."""
 
-    target: Target
+    target: TraceUniverse
     users: list[str] = field(default_factory=list)
     objects: list[str] = field(default_factory=list)
     outside: Counter[str] = field(default_factory=Counter)

@@ -1,7 +1,7 @@
 r"""E-values that two windows of reports come from one device, and the links between windows that follow.
 
-A score that ranks pairs of windows (`linkage`) does not bound the number of wrong links. An *e-value* does: its mean
-over windows of two devices is at most one, so that it reaches t with probability at most 1/t. It is valid for any
+A score that ranks pairs of windows (`link_scores`) does not bound the number of wrong links. An *e-value* does: its
+mean over windows of two devices is at most one, so that it reaches t with probability at most 1/t. It is valid for any
 dependence between what users pick.
 
 **Identical reports.** Let A be the responses of one window. In the other window, each of the at most n slots that were
@@ -14,9 +14,9 @@ A, at odds :math:`\rho_y = \max_s \Pr[y | s]`, gives the e-value
 with the last product over the n slots with the largest R. The mean over several :math:`\beta` is an e-value too. It
 needs no popularity.
 
-**Noisy reports.** The e-value is the mean of kappa (`linkage`) over all pairs of one report of each window. Each kappa
-has mean one over pairs of two devices, whatever the dependence within a window, under the adversary's popularity and
-priors.
+**Noisy reports.** The e-value is the mean of kappa (`link_scores`) over all pairs of one report of each window. Each
+kappa has mean one over pairs of two devices, whatever the dependence within a window, under the adversary's popularity
+and priors.
 
 Per-device values multiply the e-value by the number of their values, and make it 0 where they differ.
 
@@ -45,7 +45,7 @@ from poolscope.core.arrays import Floats, Integers, positions
 from poolscope.core.errors import InputError
 from poolscope.devices.protocols import IdenticalReports, MemoizingDevice
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.linkage import log_ratios, mean_popularity
+from poolscope.inference.link_scores import log_ratios, mean_popularity
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 
 #: Largest number of pairs of windows with a common response, and of noisy reports that are compared.
@@ -75,7 +75,7 @@ class WindowPairs(NamedTuple):
         return WindowPairs(self.first[which], self.second[which], self.log_e_value[which])
 
 
-def pairs_with_evidence(
+def pairs_above_e_value(
     device: MemoizingDevice, reports: Reports, sizes: Integers, adversary: Adversary, minimum: float
 ) -> WindowPairs:
     """Return the pairs of windows with a log e-value of at least `minimum`, ordered by windows.
@@ -133,7 +133,7 @@ def _by_responses(device: MemoizingDevice, reports: Reports, sizes: Integers) ->
     for one in np.flatnonzero(np.diff(pairs.indptr)):
         others = pairs.indices[pairs.indptr[one] : pairs.indptr[one + 1]].astype(np.int64)
         own = has.indices[has.indptr[one] : has.indptr[one + 1]]
-        won, spent = bets(device, {name: column[first[own]] for name, column in reports.items()})
+        won, spent = log_bet_factors(device, {name: column[first[own]] for name, column in reports.items()})
         known = np.zeros((len(first), len(LOG_BETS)))
         known[own] = won
         worth = has[others] @ known - spent[np.minimum(sizes[others], len(spent)) - 1]
@@ -141,7 +141,7 @@ def _by_responses(device: MemoizingDevice, reports: Reports, sizes: Integers) ->
     return _concatenated(found)
 
 
-def bets(device: MemoizingDevice, responses: Reports) -> tuple[Floats, Floats]:
+def log_bet_factors(device: MemoizingDevice, responses: Reports) -> tuple[Floats, Floats]:
     """Return the log factors of bets on these responses, all distinct.
 
     Returns
@@ -197,10 +197,10 @@ class LinkedDevices(NamedTuple):
     refused: NDArray[np.bool_]
 
 
-def select_links(pairs: WindowPairs, windows: int, rate: float) -> WindowPairs:
-    """Return the pairs selected at a false discovery rate of `rate` (e-BH), among all pairs of windows."""
+def select_links(pairs: WindowPairs, windows: int, fdr: float) -> WindowPairs:
+    """Return the pairs selected at a false discovery rate of `fdr` (e-BH), among all pairs of windows."""
     order = np.argsort(-pairs.log_e_value, kind="stable")
-    needed = math.log(windows * (windows - 1) / 2.0 / rate) - np.log(np.arange(1, len(order) + 1))
+    needed = math.log(windows * (windows - 1) / 2.0 / fdr) - np.log(np.arange(1, len(order) + 1))
     enough = np.flatnonzero(pairs.log_e_value[order] >= needed)
     return pairs.some(np.sort(order[: enough[-1] + 1]) if len(enough) else order[:0])
 

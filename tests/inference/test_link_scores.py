@@ -12,8 +12,8 @@ from oracle import memoized
 from scipy.special import factorial
 
 from poolscope.devices.protocols import IdenticalReports, NoisyBits, NoisyValues
-from poolscope.inference import linkage
-from poolscope.inference.linkage import link_scores, log_ratios, mean_popularity
+from poolscope.inference import link_scores as module
+from poolscope.inference.link_scores import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import Rappor, device_of, make, reports_of
 from poolscope.population.behavior import Behavior
 from poolscope.population.priors import Beta
@@ -120,9 +120,9 @@ def test_tiles_and_ways_make_no_difference(hashes, monkeypatch):
     """Slots a few at a time, by patterns of bits and report by report, against the sum as it is written."""
     distribution, weight = crowded(hashes)
     found = []
-    for cells, few in ((linkage.MAX_CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
-        monkeypatch.setattr(linkage, "MAX_CELLS", cells)
-        monkeypatch.setattr(linkage, "MAX_PATTERN_BITS", few)
+    for cells, few in ((module.MAX_CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
+        monkeypatch.setattr(module, "MAX_CELLS", cells)
+        monkeypatch.setattr(module, "MAX_PATTERN_BITS", few)
         found.append(log_ratios(distribution, weight, 4))
     np.testing.assert_allclose(
         found, np.broadcast_to(written_out(distribution, weight, 4), (3, 4, 5)), rtol=0, atol=1e-10

@@ -19,14 +19,14 @@ def with_threshold(threshold: float | None) -> tuple[float, ...]:
 
 def at_levels(word: str) -> dict[float, str]:
     """Return a name for each threshold, such as ``exposed_90``."""
-    return {level: f"{word}_{100 * level:.0f}" for level in LEVELS}
+    return {threshold: f"{word}_{100 * threshold:.0f}" for threshold in LEVELS}
 
 
-def in_percent(level: float) -> str:
+def in_percent(threshold: float) -> str:
     """Return a threshold with all its digits: 97.5%."""
-    return f"{100 * level:g}%"
+    return f"{100 * threshold:g}%"
 
 
-def at_least(level: float) -> str:
+def at_least(threshold: float) -> str:
     """Return the column header of the users for whom the confidence reaches this level."""
-    return f"confidence ≥ {in_percent(level)}"
+    return f"confidence ≥ {in_percent(threshold)}"

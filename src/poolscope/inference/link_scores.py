@@ -11,7 +11,7 @@ average user picks an object of the slot. The score of two windows is the sum of
 one report of each. For windows of one report it is the log likelihood ratio; for longer ones it is the pairwise
 composite likelihood, which double counts dependence between pairs. Its magnitude is not calibrated, and it ranks pairs
 of windows less well. In small cases its ROC AUC is below that of the likelihood ratio by 0.01 for windows of two
-reports, and by 0.14 for eight reports of three objects (`tests/inference/test_linkage.py` enumerates them).
+reports, and by 0.14 for eight reports of three objects (`tests/inference/test_link_scores.py` enumerates them).
 
 Per-device values (a cohort, a seed or positions) must be equal in both windows, and add the log of their number. Habits
 are ignored: every user is assumed to pick objects as an average user does, so that devices that draw every report
@@ -107,18 +107,18 @@ def _device_values(
     return which[: len(heads[0])], which[len(heads[0]) :]
 
 
-def log_ratios(distribution: IdenticalReports | NoisyBits | NoisyValues, weight: Floats, cut: int) -> Floats:
-    """Return (cut, rest) log kappa of each of the first `cut` reports and each of the others; weight (slots,) is w."""
+def log_ratios(distribution: IdenticalReports | NoisyBits | NoisyValues, weight: Floats, n_first: int) -> Floats:
+    """Return (n_first, rest) log kappa of each of the first reports and each of the others; weight (slots,) is w."""
     match distribution:
         case IdenticalReports():
-            return _identical_ratios(distribution, weight, cut)
+            return _identical_ratios(distribution, weight, n_first)
         case NoisyValues():
-            return _value_ratios(distribution, weight, cut)
+            return _value_ratios(distribution, weight, n_first)
         case NoisyBits():
-            return _bit_ratios(distribution, weight, cut)
+            return _bit_ratios(distribution, weight, n_first)
 
 
-def _identical_ratios(distribution: IdenticalReports, weight: Floats, cut: int) -> Floats:
+def _identical_ratios(distribution: IdenticalReports, weight: Floats, n_first: int) -> Floats:
     """Return the ratios where Pr[r, u | s] is Pr[r | s] if both are one response, else 0."""
     with np.errstate(divide="ignore"):
         logs = distribution.log_response_prob + np.log(weight)
@@ -127,17 +127,17 @@ def _identical_ratios(distribution: IdenticalReports, weight: Floats, cut: int) 
         total[np.isneginf(total)] = 0.0
         slot = np.exp(logs - total)
         repeat = np.log(slot @ weight) - total[:, 0]
-        one, two = distribution.response[:cut], distribution.response[cut:]
+        one, two = distribution.response[:n_first], distribution.response[n_first:]
         apart = np.log1p(-np.minimum(slot[one] @ slot[two].T, 1.0))
     same = one[:, None] == two
     ratios: Floats = np.where(same, np.logaddexp(apart, repeat[one][:, None]), apart)
     return ratios
 
 
-def _value_ratios(distribution: NoisyValues, weight: Floats, cut: int) -> Floats:
+def _value_ratios(distribution: NoisyValues, weight: Floats, n_first: int) -> Floats:
     """Return the ratios where a value has probability q + (p - q) m, m being the weight of slots with that response."""
     (p, q), (sent, other) = distribution.permanent, distribution.instantaneous
-    one, two = distribution.value[:cut], distribution.value[cut:]
+    one, two = distribution.value[:n_first], distribution.value[n_first:]
     held, squared = (
         np.bincount(distribution.slot_value, weights=mass, minlength=distribution.n_values)
         for mass in (weight, weight**2)
@@ -153,7 +153,7 @@ def _value_ratios(distribution: NoisyValues, weight: Floats, cut: int) -> Floats
     return ratios
 
 
-def _bit_ratios(distribution: NoisyBits, weight: Floats, cut: int) -> Floats:
+def _bit_ratios(distribution: NoisyBits, weight: Floats, n_first: int) -> Floats:
     """Return the ratios as products over bits, by whether the slot sets them."""
     # a bit that nothing sets gets a tiny probability: else two reports that have it cannot be compared
     set_, unset = distribution.permanent
@@ -163,9 +163,9 @@ def _bit_ratios(distribution: NoisyBits, weight: Floats, cut: int) -> Floats:
         (singles[0], np.maximum(singles[1], MIN_PROBABILITY)),
     )
     m, ones = distribution.ones.shape[1], distribution.ones.sum(axis=1, dtype=np.int64)
-    one, two = distribution.ones[:cut].astype(np.float64), distribution.ones[cut:].astype(np.float64)
+    one, two = distribution.ones[:n_first].astype(np.float64), distribution.ones[n_first:].astype(np.float64)
     both = np.rint(one @ two.T)
-    differ = ones[:cut][:, None] + ones[cut:] - 2 * both
+    differ = ones[:n_first][:, None] + ones[n_first:] - 2 * both
     alike = m - both - differ
     base = xlogy(both, pairs[1][1, 1]) + xlogy(differ, pairs[1][0, 1]) + xlogy(alike, pairs[1][0, 0])
     plain = xlogy(ones, singles[1][1]) + xlogy(m - ones, singles[1][0])
@@ -174,15 +174,15 @@ def _bit_ratios(distribution: NoisyBits, weight: Floats, cut: int) -> Floats:
     tile = max(1, MAX_CELLS // len(ones))
     for start in range(0, len(weight), tile):
         some = slice(start, start + tile)
-        digits = _digits(distribution.ones, distribution.positions[:, some])
+        digits = _bit_patterns(distribution.ones, distribution.positions[:, some])
         picked = weight[some] * _product(of_one, digits)
         total += picked.sum(axis=1)
-        share += picked[:cut] @ picked[cut:].T
-        slots += _slot_sums(digits, cut, of_two, weight[some] ** 2)
-    share /= total[:cut][:, None] * total[cut:]
+        share += picked[:n_first] @ picked[n_first:].T
+        slots += _slot_sums(digits, n_first, of_two, weight[some] ** 2)
+    share /= total[:n_first][:, None] * total[n_first:]
     with np.errstate(divide="ignore"):
-        joint = base - plain[:cut][:, None] - plain[cut:] + np.log(slots) - np.log(total[:cut])[:, None]
-        ratios: Floats = np.logaddexp(np.log1p(-np.minimum(share, 1.0)), joint - np.log(total[cut:]))
+        joint = base - plain[:n_first][:, None] - plain[n_first:] + np.log(slots) - np.log(total[:n_first])[:, None]
+        ratios: Floats = np.logaddexp(np.log1p(-np.minimum(share, 1.0)), joint - np.log(total[n_first:]))
     return ratios
 
 
@@ -194,30 +194,34 @@ def _bit_probabilities(one: float, q: float, p: float) -> tuple[Floats, Floats]:
     return pair, single
 
 
-def _digits(ones: NDArray[np.uint8], positions: NDArray[np.integer]) -> NDArray[np.uint8]:
+def _bit_patterns(ones: NDArray[np.uint8], positions: NDArray[np.integer]) -> NDArray[np.uint8]:
     """Return (any, reports, slots) the bits of a report that a slot sets, 0 or 1; 2 for padding."""
     bits = np.hstack([ones, np.full((len(ones), 1), 2, dtype=np.uint8)])
     return np.stack([bits[:, row] for row in positions])
 
 
-def _slot_sums(digits: NDArray[np.uint8], cut: int, ratio: Floats, weight: Floats) -> Floats:
-    """Return (cut, rest) the sum over slots of weight times the ratios of two reports at all bits of the slot.
+def _slot_sums(digits: NDArray[np.uint8], n_first: int, ratio: Floats, weight: Floats) -> Floats:
+    """Return (n_first, rest) the sum over slots of weight times the ratios of two reports at all bits of the slot.
 
     A slot of few bits has few patterns, with a matrix product for each. With more bits, reports are processed one by
     one: a table of all pairs of patterns would have 43 million entries for 8 bits.
     """
-    first, second, out = digits[:, :cut], digits[:, cut:], np.zeros((cut, digits.shape[1] - cut))
+    first, second, out = digits[:, :n_first], digits[:, n_first:], np.zeros((n_first, digits.shape[1] - n_first))
     if len(digits) <= MAX_PATTERN_BITS:
-        one, two, every = _codes(first), _codes(second), np.indices([3] * len(digits)).reshape(len(digits), -1)
+        one, two, every = (
+            _pattern_index(first),
+            _pattern_index(second),
+            np.indices([3] * len(digits)).reshape(len(digits), -1),
+        )
         for code in np.unique(one):
             out += np.where(one == code, weight, 0.0) @ _product(ratio, every[:, [code]], every)[two].T
         return out
-    for r in range(cut):
+    for r in range(n_first):
         out[r] = _product(ratio, first[:, [r]], second) @ weight
     return out
 
 
-def _codes(digits: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _pattern_index(digits: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return (reports, slots) the index of a pattern."""
     code = np.zeros(digits.shape[1:], dtype=np.int64)
     for digit in digits:

@@ -35,7 +35,7 @@ LARGEST_EXPONENT = 600.0
 """Largest exponent of an exponential tilt, as e^710 is infinite."""
 
 
-class Window(NamedTuple):
+class TiltedRange(NamedTuple):
     """Where nearly all of the tilted sum is.
 
     tilt : the exponent theta; the tilted distribution has the density e^(theta x - count log_mgf(theta)).
@@ -65,17 +65,17 @@ def mean_positive_part(values: Floats, masses: Floats, count: int, *, length: in
     # further down than all the others can ever make up for counts as that far: this cannot lower the sum
     highest = _reach(values[positive], masses[positive], count, 0.0, 2 * _negligible(masses[positive], count))[0]
     values = np.maximum(values, -highest)
-    window = _window(values, masses, count, 0.0)
-    if count * float((masses * np.exp(window.tilt * values))[positive].sum()) < RARE:
+    span = _tilted_range(values, masses, count, 0.0)
+    if count * float((masses * np.exp(span.tilt * values))[positive].sum()) < RARE:
         # where even the tilted sum is hardly ever positive, there is at most one positive copy
         return count * float((masses * values)[positive].sum())
     top = float(values.max())
-    steps_to_top = max(1, min(FINEST, int(length * top / (window.below + window.above))))
+    steps_to_top = max(1, min(FINEST, int(length * top / (span.below + span.above))))
     step = top / steps_to_top
     positions = values / step
-    likelihood_offset = np.floor(positions)
-    upper = positions - likelihood_offset
-    steps = np.concatenate([likelihood_offset, likelihood_offset + 1]).astype(np.int64)
+    lower = np.floor(positions)
+    upper = positions - lower
+    steps = np.concatenate([lower, lower + 1]).astype(np.int64)
     weights = np.concatenate([masses * (1 - upper), masses * upper])
     return mean_excess(steps, weights, count, step, 0.0, lambda excess: excess)
 
@@ -92,19 +92,19 @@ def mean_excess(
     values: Floats = steps.astype(np.float64) * step
     if count * values.max(initial=0.0) <= limit:
         return 0.0
-    window = _window(values, weights, count, limit)
-    first = math.floor(max(limit, window.center - window.below) / step) + 1
-    last = math.ceil((window.center + window.above) / step)
-    length = fft.next_fast_len(math.ceil((window.below + window.above) / step) + 4, real=True)
-    tilted = np.exp(window.tilt * values)
+    span = _tilted_range(values, weights, count, limit)
+    first = math.floor(max(limit, span.center - span.below) / step) + 1
+    last = math.ceil((span.center + span.above) / step)
+    length = fft.next_fast_len(math.ceil((span.below + span.above) / step) + 4, real=True)
+    tilted = np.exp(span.tilt * values)
     mass = _power(steps, weights * tilted / (1 + (weights * (tilted - 1)).sum()), count, length)
     positions = np.arange(first, last + 1)
     excess: Floats = positions.astype(np.float64) * step - limit
-    found = float((mass[positions % length] * np.exp(-window.tilt * excess) * gain(excess)).sum())
+    found = float((mass[positions % length] * np.exp(-span.tilt * excess) * gain(excess)).sum())
     # two tails: what is below the window, and what is above it and decays
-    beyond = max(window.center + window.above - limit, 0.0) + 1 / window.decay
-    scale = count * float(_log_mgf(values, weights, window.tilt)) - window.tilt * limit
-    return (found + 2 * beyond * window.tail) * math.exp(scale) * (1 + ROUNDING)
+    beyond = max(span.center + span.above - limit, 0.0) + 1 / span.decay
+    scale = count * float(_log_mgf(values, weights, span.tilt)) - span.tilt * limit
+    return (found + 2 * beyond * span.tail) * math.exp(scale) * (1 + ROUNDING)
 
 
 def _power(steps: Integers, weights: Floats, count: int, length: int) -> Floats:
@@ -129,7 +129,7 @@ def _power(steps: Integers, weights: Floats, count: int, length: int) -> Floats:
     return np.maximum(found, 0.0)
 
 
-def _window(values: Floats, masses: Floats, count: int, limit: float) -> Window:
+def _tilted_range(values: Floats, masses: Floats, count: int, limit: float) -> TiltedRange:
     """The tilt that centers the sum at the limit, or none where it is centered above, and where the sum then is."""
     mean = limit / count
 
@@ -146,7 +146,7 @@ def _window(values: Floats, masses: Floats, count: int, limit: float) -> Window:
     negligible = _negligible(tilted, count)
     above, decay = _reach(values, tilted, count, center, negligible)
     below, _ = _reach(-values, tilted, count, -center, negligible)
-    return Window(tilt, center, below, above, math.exp(-negligible), decay)
+    return TiltedRange(tilt, center, below, above, math.exp(-negligible), decay)
 
 
 def _negligible(masses: Floats, count: int) -> float:

@@ -32,7 +32,7 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.core.randomness import children, generator
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized.chains import PosteriorEstimate, mean_and_mcse
-from poolscope.inference.memoized.tables import ROUNDING, ResponseTables, axes, section_weights
+from poolscope.inference.memoized.tables import ROUNDING, ResponseCounts, axes, pool_weights
 from poolscope.kernels.memoized_table_chains import TableProblem, TableWorkspace, TemperedChain, run
 from poolscope.kernels.memoized_tables import Particles, allocate, occupancy_log_likelihood
 
@@ -61,7 +61,7 @@ LINE_ERROR = -8.0
 class TableSampler:
     """Chains over the tables of one user."""
 
-    def __init__(self, tables: ResponseTables, adversary: Adversary) -> None:
+    def __init__(self, tables: ResponseCounts, adversary: Adversary) -> None:
         k, n = adversary.k, int(tables.counts.sum())
         interest, polarization = axes(adversary.belief, k, adversary.universe.neutral_size > 0, n, LINE_ERROR)
         with np.errstate(divide="ignore"):
@@ -75,7 +75,7 @@ class TableSampler:
             counts=tables.counts.astype(np.float64),
             forced_mass=tables.base,
             is_forced=np.any(tables.base, axis=1),
-            offset_scale=np.array(tables.rate),
+            offset_scale=np.array(tables.alpha_beta),
             interest=interest,
             polarization=polarization,
             log_prior=log_prior,
@@ -139,7 +139,7 @@ class TableSampler:
         return PosteriorEstimate(mean, np.hypot(error, 1.0 / (chains * sweeps)))
 
 
-def tempered_posterior(tables: ResponseTables, adversary: Adversary, key: np.uint64) -> PosteriorEstimate:
+def tempered_posterior(tables: ResponseCounts, adversary: Adversary, key: np.uint64) -> PosteriorEstimate:
     """Return the posterior of the pools and its standard error, by parallel tempering over tables."""
     sampler, (pilot, own) = TableSampler(tables, adversary), children(key, np.arange(2))
     error = sampler.posterior(pilot, PILOT_CHAINS, PILOT_SWEEPS).error.max()
@@ -154,7 +154,7 @@ def _workspace(width: int, lines: int, k: int) -> TableWorkspace:
     return TableWorkspace(x, x.view(np.int64), y, y.view(np.int64), np.empty(lines), np.empty(k + 1), np.empty(k))
 
 
-def _at_least_two_slots(tables: ResponseTables) -> tuple[Floats, Floats]:
+def _at_least_two_slots(tables: ResponseCounts) -> tuple[Floats, Floats]:
     """Return mass and log probabilities of the slots, padded to two slots; padding has no mass and no reports."""
     missing = max(0, 2 - len(tables.mass))
     distribution = np.full((missing, tables.log_response_prob.shape[1]), -np.inf)
@@ -202,13 +202,13 @@ class _AllocationSlots(NamedTuple):
     single: Floats
 
 
-def allocated_posterior(tables: ResponseTables, adversary: Adversary, key: np.uint64) -> PosteriorEstimate:
+def allocated_posterior(tables: ResponseCounts, adversary: Adversary, key: np.uint64) -> PosteriorEstimate:
     """Return the posterior of the pools and its standard error, if no two slots share a response."""
     k, n = adversary.k, int(tables.counts.sum())
     order = np.argsort(-tables.counts, kind="stable")
     counts = tables.counts[order].astype(np.float64)
     interest, polarization = axes(adversary.belief, k, adversary.universe.neutral_size > 0, n, NODE_ERROR)
-    weights = section_weights(interest, polarization, k)
+    weights = pool_weights(interest, polarization, k)
     with np.errstate(divide="ignore"):
         log_prior = np.log(adversary.belief.pool_prior(k))
         log_node = (log_prior[:, None] + np.log(np.outer(interest[2], polarization[2])).ravel()).ravel()

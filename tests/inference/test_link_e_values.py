@@ -9,10 +9,10 @@ from cases.synthetic import SEED
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
-from poolscope.inference import link_evidence
+from poolscope.inference import link_e_values
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.link_evidence import WindowPairs, join_windows, pairs_with_evidence, select_links
-from poolscope.inference.linkage import link_scores, log_ratios, mean_popularity
+from poolscope.inference.link_e_values import WindowPairs, join_windows, pairs_above_e_value, select_links
+from poolscope.inference.link_scores import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
@@ -52,7 +52,7 @@ def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
         for answers in product(range(rows), repeat=len(picked)):
             both = np.concatenate([first, np.array(answers)[which]])
             window = {name: column[both] for name, column in reports.items()}
-            found = pairs_with_evidence(device, window, np.array([3, 3]), SMALL, -np.inf)
+            found = pairs_above_e_value(device, window, np.array([3, 3]), SMALL, -np.inf)
             chance = np.prod([distribution[answer, z] for answer, z in zip(answers, picked, strict=True)])
             mean += chance * np.exp(found.log_e_value).sum()
             most = max(most, float(np.exp(found.log_e_value).sum()))
@@ -62,11 +62,11 @@ def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
 
 @pytest.mark.parametrize("kind", ["l-grr", "l-sue"])
 def test_with_noise_it_is_the_mean_ratio(kind):
-    """Which is one in the mean over reports of two devices, as ratios are exact (`test_linkage`)."""
+    """Which is one in the mean over reports of two devices, as ratios are exact (`test_link_scores`)."""
     device = device_of(make(kind, CROWD.size, {"epsilon": 3.0}))
     traces = np.random.default_rng(SEED).integers(CROWD.size, size=(3, 4))
     reports, sizes = reports_of(device, traces, user_keys(SEED, np.arange(3))), np.array([4, 4, 4])
-    found = pairs_with_evidence(device, reports, sizes, KNOWN, -np.inf)
+    found = pairs_above_e_value(device, reports, sizes, KNOWN, -np.inf)
     assert found.first.tolist() == [0, 0, 1]
     assert found.second.tolist() == [1, 2, 2]
     evidence = device.likelihood(reports)
@@ -80,7 +80,7 @@ def test_what_a_device_keeps_beside_counts_as_often_as_it_is_rare():
     device = device_of(make("loloha", CROWD.size, {"epsilon": 1.0, "seed_bits": 20}))
     traces = np.random.default_rng(SEED).integers(CROWD.size, size=(6, 8))
     reports = reports_of(device, traces, np.repeat(user_keys(SEED, np.arange(3)), 2))
-    found = pairs_with_evidence(device, reports, np.full(6, 8), KNOWN, -np.inf)
+    found = pairs_above_e_value(device, reports, np.full(6, 8), KNOWN, -np.inf)
     assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == [(0, 1), (2, 3), (4, 5)]
     assert found.log_e_value == pytest.approx(20 * np.log(2), abs=3)
 
@@ -96,7 +96,7 @@ def everybody(kind, parameters, users, seed):
     reports, sizes = reports_of(device, traces, user_keys(seed, np.arange(users))), np.full(users, 8)
     pairs = np.triu_indices(users, 1)
     scores = link_scores(device, reports, reports, KNOWN, (sizes, sizes))[pairs]
-    return pairs_with_evidence(device, reports, sizes, KNOWN, 0.0), WindowPairs(*pairs, scores)
+    return pairs_above_e_value(device, reports, sizes, KNOWN, 0.0), WindowPairs(*pairs, scores)
 
 
 @pytest.mark.parametrize(
@@ -147,11 +147,11 @@ def test_links_add_up_unless_two_names_are_used_at_once():
 def test_too_many_pairs_are_refused(monkeypatch):
     device = device_of(make("grr", CROWD.size, {"epsilon": 8.0}), memoize=True)
     reports = reports_of(device, np.zeros((30, 4), dtype=np.int64), user_keys(SEED, np.arange(30)))
-    monkeypatch.setattr(link_evidence, "MAX_PAIRS", 100)
+    monkeypatch.setattr(link_e_values, "MAX_PAIRS", 100)
     rule = "must have at most 100 responses that two pseudonyms have in common, got .*; take some of the users"
     with pytest.raises(InputError, match=rule):
-        pairs_with_evidence(device, reports, np.full(30, 4), KNOWN, 0.0)
+        pairs_above_e_value(device, reports, np.full(30, 4), KNOWN, 0.0)
     noisy = device_of(make("l-grr", CROWD.size, {"epsilon": 3.0}))
-    monkeypatch.setattr(link_evidence, "MAX_REPORTS", 100)
+    monkeypatch.setattr(link_e_values, "MAX_REPORTS", 100)
     with pytest.raises(InputError, match="must have at most 100 noisy reports of memoized responses"):
-        pairs_with_evidence(noisy, reports, np.full(30, 4), KNOWN, 0.0)
+        pairs_above_e_value(noisy, reports, np.full(30, 4), KNOWN, 0.0)

@@ -44,8 +44,8 @@ def figure_tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int, thres
     mapped = {attack for attack in attacks if attack[0] != NON_PRIVATE or not private}
     # every row of a user has its exposure, so that one n is enough
     first = {adversary: (adversary, n) for adversary, n in reversed(attacks)}
-    exposing = outcomes.extended(tuple(exposure_columns(threshold).values()))
-    held, groups = outcomes.grouped(HELD), outcomes.estimates()
+    exposing = outcomes.with_mcse_columns(tuple(exposure_columns(threshold).values()))
+    held, groups = outcomes.with_estimate_column(HELD), outcomes.estimates()
 
     def reduced(attack: AttackKey, rows: pl.DataFrame) -> tuple[AttackRows, CellCounts, CellCounts]:
         own = groups.get(attack[0], 1)

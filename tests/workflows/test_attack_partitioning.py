@@ -12,9 +12,9 @@ from polars.testing import assert_frame_equal
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.reports import checks, misfit
-from poolscope.workflows.attack import shuffle
+from poolscope.workflows.attack import partitioning
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.attack.shuffle import (
+from poolscope.workflows.attack.partitioning import (
     Partition,
     first_rows,
     gather,
@@ -126,7 +126,7 @@ def test_two_names_of_one_hash_are_two_users(tmp_path, monkeypatch, memory):
     scenario, path = small_attack(tmp_path)
     expected, found = tmp_path / "expected.parquet", tmp_path / "found.parquet"
     summary = attack(path, scenario, out=expected)
-    monkeypatch.setattr(shuffle, "name_hashes", lambda names: name_hashes(names) & np.uint64(3 << 62))
+    monkeypatch.setattr(partitioning, "name_hashes", lambda names: name_hashes(names) & np.uint64(3 << 62))
     assert attack(path, scenario, out=found, max_bytes=memory).users == summary.users == 25
     one, two = (pl.read_parquet(table) for table in (expected, found))
     names = two["user"].unique(maintain_order=True)
@@ -180,7 +180,7 @@ def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
         seen.append(len(names))
         return group_by_user(names, hashes)
 
-    monkeypatch.setattr(shuffle, "group_by_user", spy)
+    monkeypatch.setattr(partitioning, "group_by_user", spy)
     # the checks of the reports hold a window of them, whatever the bound
     monkeypatch.setattr(misfit, "MAX_REPORTS", 1 << 10)
     monkeypatch.setattr(checks, "MAX_REPORTS", 1 << 10)
