@@ -62,7 +62,7 @@ def merge_groups(
     attacked = []
     for place, has_several in enumerate(redrawn):
         own = [found[place] for _, found in groups]
-        arrays = ("gamma", "delta", "truth", "guess", "confidence", "posterior_true", "error")
+        arrays = ("gamma", "delta", "truth", "guess", "confidence", "posterior_true", "mcse")
         attacked.append(
             replace(
                 own[0],
