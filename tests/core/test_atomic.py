@@ -28,11 +28,9 @@ def steps(monkeypatch):
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="requires Linux")
-@pytest.mark.parametrize(
-    "write", [lambda path: atomic.write_text(path, "a"), lambda path: atomic.write_bytes(path, b"a")]
-)
-def test_content_is_flushed_before_the_rename_and_its_folder_after(tmp_path, steps, write):
-    write(tmp_path / "a.txt")
+@pytest.mark.parametrize(("write", "content"), [(atomic.write_text, "a"), (atomic.write_bytes, b"a")])
+def test_content_is_flushed_before_the_rename_and_its_folder_after(tmp_path, steps, write, content):
+    write(tmp_path / "a.txt", content)
     assert steps == ["file", "rename", "folder"]
     assert (tmp_path / "a.txt").read_bytes() == b"a"
 
@@ -40,9 +38,14 @@ def test_content_is_flushed_before_the_rename_and_its_folder_after(tmp_path, ste
 def test_an_error_leaves_the_previous_file_alone(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("before")
-    with pytest.raises(KeyError), atomic.replacing(path) as temporary:
-        temporary.write_text("half")
-        raise KeyError
+
+    def fail():
+        with atomic.replacing(path) as temporary:
+            temporary.write_text("half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -5,6 +5,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from poolscope.core import executors
+from poolscope.core.dask import MAX_RESENT, Dask
 from poolscope.core.errors import PoolscopeError
 from poolscope.core.executors import IN_FLIGHT, Local, on_worker
 
@@ -28,9 +29,10 @@ def test_a_worker_runs_a_block_on_one_thread_and_adds_up_its_progress(monkeypatc
 
 # Dask with futures of its own
 
-pytest.importorskip("distributed", reason="distributed is not installed: pip install '.[test]'")
 
-from poolscope.core.dask import MAX_RESENT, Dask
+@pytest.fixture(autouse=True)
+def _installed():
+    pytest.importorskip("distributed", reason="distributed is not installed: pip install '.[test]'")
 
 
 class Task:
