@@ -18,6 +18,7 @@ from poolscope.workflows.audit.audit import audit
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
+from poolscope.explore import server
 from poolscope.explore.server import explore, explorer_of
 
 START = {"scenario": "small", "changes": {}, "seed": 3}
@@ -63,6 +64,7 @@ def test_a_name_does_not_end_what_the_page_starts_from(tmp_path):
         ("/a-token/", {"Origin": "http://attacker.example"}),
         ("/a-token/", {"Origin": "null"}),
         ("/a-token/people", {"Sec-Fetch-Site": "cross-site"}),
+        ("/a-token/people", {"Sec-Fetch-Site": "same-site"}),
     ],
 )
 def test_others_are_refused(address, where, headers):
@@ -232,3 +234,20 @@ def test_ctrl_c_ends_it_with_a_line():
 def test_a_port_that_is_taken_is_told(address):
     with pytest.raises(InputError, match="port: cannot be listened on"):
         explore(port=int(address.split(":")[2].split("/")[0]), browser=False)
+
+
+def test_it_listens_on_this_machine_only():
+    with server._listening(0) as sock:
+        assert sock.getsockname()[0] == "127.0.0.1"
+
+
+def test_each_run_has_a_long_token(monkeypatch):
+    """At least 128 bits, and another one each time."""
+    monkeypatch.setattr(server, "_warm", lambda explorer: None)
+    monkeypatch.setattr(server.Server, "run", lambda running, sockets: running._ready())
+    addresses = []
+    for _ in range(2):
+        explore(browser=False, opened=addresses.append)
+    one, other = (address.split("/")[3] for address in addresses)
+    assert one != other
+    assert len(one) == len(other) >= 22

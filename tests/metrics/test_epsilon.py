@@ -138,7 +138,7 @@ def test_devices_in_words():
     assert devices_in_words(game()) == []
     facts = devices_in_words(game(memoize=True, sampling_rate=0.1, cap=1, rotate_after=7))
     assert [phrase.split(":")[0] for phrase in facts] == [
-        "n counts events, of which 10 % are reported",
+        "n counts events, of which 10% are reported",
         "a device sends at most 1 report",
         "the pseudonym rotates after 7 reports",
         "a device memoizes its responses",

@@ -10,8 +10,10 @@ import pytest
 
 from poolscope.core.errors import InputError
 from poolscope.population import popularity
+from poolscope.population.universe import Universe
 from poolscope.scenario import scenario
-from poolscope.scenario.tables import is_inside
+from poolscope.scenario.build import build_behavior
+from poolscope.scenario.tables import PriorTable, is_inside
 
 UNIVERSE = "[universe]\nsize = 10\npools = { a = 2, b = 3 }\n"
 MECHANISM = '[mechanism]\nkind = "cms"\nepsilon = 4\n'
@@ -275,3 +277,10 @@ def test_importing_is_light():
     code = "import sys, poolscope.scenario.scenario; print({'numpy', 'polars', 'scipy'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
+
+
+def test_pools_weighted_by_popularity_leave_out_the_neutral_pool():
+    universe = Universe.from_pools(6, {"a": [0, 1], "b": [2]})
+    weights = np.array([0.1, 0.2, 0.25, 0.2, 0.15, 0.1])
+    made = build_behavior(PriorTable(pools="popularity"), universe, weights)
+    assert made.pools == pytest.approx((0.3, 0.25))

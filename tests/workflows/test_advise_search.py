@@ -16,6 +16,7 @@ from poolscope.workflows.advise.search import (
     devices_needed,
     largest_epsilon,
     min_epsilon_for_error,
+    result_of,
     rounded_down,
     rounded_up,
 )
@@ -106,6 +107,16 @@ def test_exposure_that_does_not_grow_is_noticed():
     assert found.epsilon_max.value == pytest.approx(2, rel=CLOSE_RATIO - 1)
     found = largest_epsilon(known(lambda e: 0.3 * (1.5 - 0.1 * e)), 0.05, 1.0, LOW, HIGH)
     assert not found.monotone
+
+
+def test_a_fall_is_noticed_across_a_trial_of_few_users():
+    cap = Estimate(1.0, 1.0, 1.0)
+    trials = [
+        Trial(epsilon=epsilon, users=users, exposed=share_of(round(users * share), users), cap=cap)
+        for epsilon, users, share in ((1.0, 10**6, 0.4), (2.0, 100, 0.38), (3.0, 10**6, 0.36))
+    ]
+    assert all(result_of(pair, 0.05, LOW, HIGH).monotone for pair in (trials[:2], trials[1:]))
+    assert not result_of(trials, 0.05, LOW, HIGH).monotone
 
 
 @settings(max_examples=50)

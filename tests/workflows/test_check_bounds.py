@@ -9,6 +9,7 @@ from scipy import stats
 
 from poolscope.cli.check import rows, sentence
 from poolscope.mechanisms import adapt, make
+from poolscope.metrics.intervals import clopper_pearson
 from poolscope.workflows.check.bounds import BoundPlan, is_significant, plan
 from poolscope.workflows.check.check import check
 from poolscope.workflows.check.distribution import FitCounter, ReportSample, posterior
@@ -152,3 +153,9 @@ def test_supports_of_a_mechanism_of_ones_own_are_held_against_samples(truth):
     verdict = check(HasLikelihood(), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert (verdict.fit, {share.name for share in verdict.shares}) == (None, {"p*", "q*"})
     assert verdict.violations == (() if truth == 1.0 else ("samples do not match the stated p*",))
+
+
+def test_the_two_bounds_of_a_test_share_its_error():
+    planned = BoundPlan(trials=200, share=0.5, error=0.05, part=0.3)
+    low, high = clopper_pearson(60, 100, 0.015)[0], clopper_pearson(10, 100, 0.035)[1]
+    assert planned.bound((60, 10), (100, 100)) == pytest.approx(float(np.log(low / high)))

@@ -95,6 +95,18 @@ def test_guesses_among_many_objects_need_few_reports():
     assert len(wide_of(Silent(Unary(universe=200)), 1000).objects) == 125, "eight reports of each"
 
 
+def test_reports_of_one_object_are_guessed_from_with_the_error_of_one_rule():
+    """Every second report says its object, and the others say nothing."""
+    drawn = np.tile(np.repeat(np.arange(4), 2), 50)
+    marked = np.where(np.arange(400) % 2, 99.0, 10.0 + drawn)
+    screening = Screening(mechanism=None, objects=np.arange(4), drawn=drawn, reports={"mark": marked})
+    found = guess_bound(screening, np.random.default_rng(SEED), 0.03)
+    assert (found.guesses, found.right, found.objects) == (100, 100, 4)
+    # three rules: repeated reports, and the roundest and largest numbers; e^epsilon is the odds times three
+    low = 0.01 ** (1 / 100)
+    assert found.epsilon == pytest.approx(np.log(3 * low / (1 - low)))
+
+
 def test_what_lies_beyond_a_gap():
     values = np.concatenate([[50, 1, 60, 2], np.arange(100, 200)])
     assert sorted(values[isolated_rows(values)]) == [1, 2], "up to the largest gap"
