@@ -105,7 +105,7 @@ def test_every_field_of_a_comparison_is_documented():
 
 
 def test_every_field_of_an_advice_is_documented():
-    section = "An advice's folder"
+    section = "Folder of `advise`"
     asked = {"horizon": 3, "max_error": 0.2, "devices": 500, "mechanisms": ["grr"], "users": 30, "mitigations": True}
     done = poolscope.advise(parse(SMALL, name="small"), max_exposed=0.3, **asked).as_json()
     assert set(done) == facts(section, "field")

@@ -30,7 +30,7 @@ from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.mechanisms import make
 from poolscope.reports.files import read_reports
 from poolscope.workflows.attack.summary import read_truth
-from poolscope.workflows.attack.shuffle import name_hashes
+from poolscope.workflows.attack.partitioning import name_hashes
 from poolscope.explore.user_table import users_of_posteriors
 from poolscope.population.universe import read_objects
 from poolscope.population.recorded import read_traces

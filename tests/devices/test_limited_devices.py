@@ -138,7 +138,7 @@ def test_numbered_users_have_pseudonyms_too(tmp_path):
 def test_audit_tells_what_devices_do(tmp_path):
     summary = audit(limited(), tmp_path / "run", seed=2)
     kept = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert kept["epsilon"] == {"report": 3.0, "day": pytest.approx(3.6), "year": 21.0, "total": 21.0, "answer": None}
+    assert kept["epsilon"] == {"report": 3.0, "day": pytest.approx(3.6), "year": 21.0, "total": 21.0, "response": None}
     assert kept["reports_per_day"] == 2.0
     assert kept["devices"][0] == "grr, ε = 3 per report, 1.2 reports per day on average: 21 in total"
     run = read_run(tmp_path / "run")

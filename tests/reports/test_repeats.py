@@ -123,7 +123,7 @@ def test_groups_are_those_of_pairs():
     for user in range(6):
         own = values[users == user]
         share = np.mean([a == b for a, b in combinations(own.tolist(), 2)])
-        assert equal.shares[user] == pytest.approx(share)
+        assert equal.equal_pair_shares[user] == pytest.approx(share)
 
 
 def test_rarefied_repeats_are_the_mean_of_samples():
