@@ -142,7 +142,7 @@ def test_devices_in_words():
         "a device sends at most 1 report",
         "the pseudonym rotates after 7 reports",
         "a device memoizes its responses",
-        "links pseudonyms by the responses",
+        "an adversary who knows of the memoization links pseudonyms by the responses",
     ]
 
 

@@ -153,7 +153,7 @@ def test_noise_hides_which_answers_are_the_same(tmp_path):
     scenario, path = sent(tmp_path, "l-grr")
     assert attack_user(path, scenario, "0").table["response"].null_count() == 10
     other = scenario_of(tmp_path, mechanism=KINDS["l-grr"], adversaries=SINGLE, name="other.toml")
-    assert "answer" not in attack_user(path, other, "0").table.columns
+    assert "response" not in attack_user(path, other, "0").table.columns
 
 
 @pytest.mark.parametrize(("kind", "column"), [("rappor", "cohort"), ("loloha", "seed"), ("dbitflip", "positions")])
