@@ -125,7 +125,7 @@ def test_a_design_effect_is_the_variance_between_groups_over_that_of_independent
     assert alike < 2
     assert effect_of_share([5], [10]) == 1.0
     one = Clusters(np.zeros(10, dtype=np.int64), 1)
-    assert one.effect(np.arange(10.0) - 4.5) == 1.0
+    assert one.design_effect(np.arange(10.0) - 4.5) == 1.0
 
 
 METRICS = {

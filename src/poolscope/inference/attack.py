@@ -19,7 +19,7 @@ from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 def attack_for(device: Device) -> Attack:
     """Return the attack on a device: by memoized responses where it memoizes, else the paper's."""
     if not isinstance(device, Device):
-        lacking = [name for name in ("mechanism", "memoizes", "sent") if not hasattr(device, name)]
+        lacking = [name for name in ("mechanism", "memoizes", "send") if not hasattr(device, name)]
         rule = f"must be a device, which has {', '.join(lacking)}"
         raise InputError(rule, value=type(device).__name__, remedy="for example Fresh(mechanism)")
     if not device.memoizes:
@@ -64,7 +64,7 @@ def posterior(
     if observations is not None:
         check_integers("observations", observations, 0)
     # an object with some members of a device is meant as a device, though it may lack others
-    meant = isinstance(device, Device) or (hasattr(device, "sent") and hasattr(device, "mechanism"))
+    meant = isinstance(device, Device) or (hasattr(device, "send") and hasattr(device, "mechanism"))
     given: Any = device if meant else Fresh(cast(Mechanism, device))
     attack, mechanism = attack_for(given), given.mechanism
     check_adversary(adversary)
