@@ -38,7 +38,7 @@ def test_every_device_has_its_attack(device, kind):
 
 
 def test_others_are_refused():
-    with pytest.raises(InputError, match=r"must be a device, which has mechanism, memoizes, sent, got 'CMS'"):
+    with pytest.raises(InputError, match=r"must be a device, which has mechanism, memoizes, send, got 'CMS'"):
         attack_for(CMS)
 
 

@@ -310,7 +310,7 @@ def test_the_command(tmp_path):
     ran = poolscope(*asked, "--epsilon", "1,4", "--out", "out", cwd=tmp_path, COLUMNS="80")
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
-    assert "epsilon 1, 4 a report\nsynthetic users with uniform interest" in ran.stdout
+    assert "ε = 1, 4 per report\nsynthetic users with uniform interest" in ran.stdout
     for head in ("mechanism", "exposed", "n to 1%", "security", "analytical", "RMSE", "* Pareto-optimal"):
         assert head in ran.stdout
     assert all(len(row) <= 80 for row in ran.stdout.splitlines()[:-1])
