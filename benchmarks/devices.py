@@ -1,12 +1,12 @@
-"""Devices in one setting, each as noisy as the same error of the curator allows: how many users does each expose?
+"""Compare devices at the same error of the frequency estimate: how many users does each expose?
 
     python benchmarks/devices.py --users 200 [--device l-grr ...]
 
-The table of docs/results/memoization-study.md. An epsilon is sought for each device with which the frequencies of one
-collection, a report of each of so many devices, have the same root mean squared error. Then the same users send 30, 90
-and 180 reports, and an adversary who knows popularity and memory attacks. Told are the epsilon of a report, that of a
-kept answer, the share of users exposed at 95 % confidence by n and the share of guesses that are right, with 95 %
-intervals, the mean standard error of a confidence after all reports, and seconds of one core for a user."""
+The table of docs/results/memoization-study.md. For each device, an epsilon is searched that gives one collection, a
+report from each device, the same root mean squared error. Then the same users send 30, 90 and 180 reports, and an
+adversary who knows the popularity and the memoization attacks. Columns: epsilon of a report and of a memoized response,
+share of users exposed at 95% confidence by n and share of correct guesses, with 95% intervals, mean Monte Carlo
+standard error of a confidence after all reports, and core seconds per user."""
 
 import argparse
 import time
