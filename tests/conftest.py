@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatchcase
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def pytest_itemcollected(item):
+    """Mark the cases of a parametrized test that `default_cases` does not name as slow."""
+    patterns = [pattern for mark in item.iter_markers("default_cases") for pattern in mark.args]
+    if patterns and not any(fnmatchcase(item.callspec.id, pattern) for pattern in patterns):
+        item.add_marker("slow")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,5 +1,6 @@
 """The default selection leaves out what takes long, and no command, mechanism or kind of test."""
 
+import fnmatch
 import re
 import types
 from pathlib import Path
@@ -97,3 +98,16 @@ def test_a_file_with_marked_tests_has_others(items):
 def test_marks_decide_what_is_left_out(pytestconfig):
     assert "-m 'not slow and not statistical'" in " ".join(pytestconfig.inipath.read_text().splitlines())
     assert "--strict-markers" in pytestconfig.getini("addopts")
+
+
+def test_named_cases_exist_and_others_are_left_out(items):
+    cases = {}
+    for item in items:
+        for mark in item.iter_markers("default_cases"):
+            cases.setdefault((item.nodeid.split("[")[0], mark.args), []).append(item)
+    assert cases
+    for (test, patterns), found in cases.items():
+        ids = [item.callspec.id for item in found]
+        assert [pattern for pattern in patterns if not fnmatch.filter(ids, pattern)] == [], test
+        assert any(marked(item) for item in found), test
+        assert any(not marked(item) for item in found), test

@@ -110,6 +110,7 @@ def children(process):
 ENDS_OF_DASK = [("audit", "SIGHUP"), ("audit", "SIGINT"), ("attack", "SIGTERM")]
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize(("name", "how"), mostly(slow, ENDS_OF_DASK, ("audit", "SIGINT")))
 def test_dask_tells_no_story_of_its_own(folder, name, how):

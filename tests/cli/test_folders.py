@@ -29,6 +29,7 @@ def folders(tmp_path_factory):
     return place
 
 
+@pytest.mark.default_cases("advice.json")
 @pytest.mark.parametrize("name", READING)
 def test_a_folder_comes_back_as_it_was(folders, name):
     again = READING[name](folders / name)

@@ -54,6 +54,7 @@ def test_names_of_scenarios_are_completed():
     assert _names("apple-h") == ["apple-hcms", "apple-health"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", mostly(slow, ["cp1252", "ascii"], "ascii"))
 def test_letters_that_are_lacking_are_written_plainly(tmp_path, encoding):
     (tmp_path / "small.toml").write_text(SMALL)

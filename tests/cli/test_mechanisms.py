@@ -44,6 +44,7 @@ def test_reports_are_made_attacked_and_estimated(folder, ending):
     assert np.all(np.abs(found["count"].to_numpy() - truth) < 4.5 * found["standard_error"].to_numpy())
 
 
+@pytest.mark.default_cases("olh")
 def test_played_checked_and_compared(folder, capsys):
     kind = (folder / "play.toml").read_text().split("kind = '")[1].split("'")[0]
     assert command("audit", "play.toml", "--out", "run", "--users", 40) == 0

@@ -61,6 +61,7 @@ FILES = {
 }
 
 
+@pytest.mark.default_cases("audit", "compare", "reproduce")
 @pytest.mark.parametrize("kind", FILES)
 def test_the_bits_of_every_folder_agree_and_nothing_is_written(finished, kind):
     before = content(finished / kind)
@@ -135,6 +136,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.default_cases("must be of one run", "must have*", "the run is not*", "the file has*")
 @pytest.mark.parametrize("message", DAMAGES)
 def test_what_cannot_be_played_again_is_one_line(copy, message):
     for name in FILES["audit"]:

@@ -50,6 +50,7 @@ def test_it_is_a_table_as_any_other(tmp_path):
     assert pl.read_parquet(path).rows() == [(1, ["a"] * 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", mostly(slow, ["estimate", "attack"], "attack"))
 def test_reports_are_read_in_slices(folder, command):
     path = write_bomb(folder / "bomb.parquet", ROWS, {"user": 7, "value": 3})

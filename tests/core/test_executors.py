@@ -87,6 +87,7 @@ def test_every_engine_and_a_resumed_run_give_the_same_table(dask, tmp_path_facto
         assert not list(out.rglob(".*"))
 
 
+@pytest.mark.default_cases("False")
 @pytest.mark.parametrize("processes", [False, True])
 def test_anything_with_a_map_is_an_engine(tmp_path, processes):
     """An executor's threads, or processes of another start: the same outcomes, and the progress is told."""
@@ -127,6 +128,7 @@ def test_dask_gives_work_to_all_and_the_same_summary(dask, tmp_path):
     assert_frame_equal(play(game, 50, 0, engine=dask), play(game, 50, 0, engine=Local(threads=1)), check_exact=True)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("kind", mostly(slow, ["parquet", "csv", "folder"], "parquet"))
 def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
@@ -171,6 +173,7 @@ def test_compare_by_dask_is_the_comparison(dask, tmp_path):
 # What a person types
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_command_line_takes_an_engine(dask, tmp_path, capsys):
     (tmp_path / "small.toml").write_text(scenario_text(users=40))
@@ -270,6 +273,7 @@ def sabotaged(request, dask):
         run(sabotage, *what)
 
 
+@pytest.mark.default_cases("local-a full disk", "dask-a block that raises")
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("what", "kind", "message"),

@@ -191,6 +191,7 @@ def test_files_that_ended_the_process(tmp_path, message):
             read()
 
 
+@pytest.mark.default_cases("snappy", "zstd")
 @pytest.mark.parametrize("compression", ["uncompressed", "zstd", "snappy", "gzip"])
 def test_what_is_checked_of_parquet_is_true_of_good_files(compression):
     rows = 70_000

@@ -82,6 +82,7 @@ def fit(device, trace):
     return stats.chisquare(found, expected).pvalue
 
 
+@pytest.mark.default_cases("dbitflip", "l-grr", "l-osue", "loloha")
 @every_device
 def test_what_is_sent_has_the_enumerated_law(name):
     """Two reports of one object, and of two objects, which may share an answer."""

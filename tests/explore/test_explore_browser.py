@@ -158,6 +158,7 @@ def test_a_slider_is_moved_by_keys(scenario, served, opened):
     assert answered(page) == expected(other, 19, users)
 
 
+@pytest.mark.slow
 def test_a_story_ends_in_the_posterior_of_the_library(scenario, served, opened):
     address = served(scenario.file)
     page = opened(address + "#" + json.dumps({"user": 7}))

@@ -151,6 +151,7 @@ def test_an_address_may_hold_anything(address, text):
     assert json.loads(said)["error"]
 
 
+@pytest.mark.slow
 def test_a_comparison_plays_the_same_users(address):
     settings = [START, START | {"changes": {"mechanism.epsilon": 1}}]
     found, ended = events(fetched(address + query("comparison", *settings))[2])
@@ -214,6 +215,7 @@ def test_without_the_extra_a_line_says_what_to_install():
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_with_a_line():
     code = (
         "import sys, signal; sys.argv = ['poolscope', 'explore', '--no-browser'];"

@@ -54,6 +54,7 @@ def outcomes():
     return play(GAME, 500, SEED, engine=Local(threads=1))
 
 
+@pytest.mark.default_cases("1-Local(threads=2)", "1048576-*")
 @pytest.mark.parametrize("engine", [Local(threads=1), Local(threads=2), Backwards(threads=3)], ids=str)
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
 def test_threads_and_blocks_change_no_bit(outcomes, engine, block_bytes, monkeypatch):

@@ -105,6 +105,7 @@ def test_the_summary_tells_the_error_of_chance():
     assert "Posteriors of strong are sampled" in mcse_text(list(records.values()))
 
 
+@pytest.mark.slow
 def test_exposure_is_dated_by_observation_counts():
     """Whoever knows of the memory attacks at observation counts only."""
     outcomes = play(game(SKETCH, (4, 9, 15)), 20, SEED).filter(pl.col("adversary") == "strong")

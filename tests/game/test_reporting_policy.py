@@ -180,6 +180,7 @@ def test_confidence_keeps_its_meaning():
     assert ece(at_least, SEED).value > ece_null_p95(at_least, SEED)
 
 
+@pytest.mark.slow
 def test_kept_answers_link_the_windows():
     """Whoever knows of the memory takes all pseudonyms together; to others they are apart."""
     naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)

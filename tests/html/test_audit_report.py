@@ -105,6 +105,7 @@ def specifications(html):
     return {name: json.loads(text) for name, text in found}
 
 
+@pytest.mark.default_cases("epsilon0-*", "epsilon2-*")
 @pytest.mark.parametrize(
     ("epsilon", "lines"),
     [

@@ -209,6 +209,7 @@ BOXES = """(what) => [...document.querySelectorAll('.chart[data-name=pareto-fron
   const box = e.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom, e.textContent] })"""
 
 
+@pytest.mark.default_cases("1200", "700")
 @pytest.mark.parametrize("width", [1200, 700, 390])
 def test_labels_of_points_are_whole_and_apart(opened, compared, width):
     page, said, _ = opened(compared, width)

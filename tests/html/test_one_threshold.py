@@ -125,6 +125,7 @@ def test_summaries_of_a_game_take_its_threshold(threshold):
     assert (other.threshold, other.exposed_at, other.exposed) == (0.7, threshold, None)
 
 
+@pytest.mark.default_cases("0.95")
 def test_a_comparison_shows_it(tmp_path, threshold, capsys):
     done = compare(asking(threshold), ["grr"], [4.0], users=40, estimate_from=500, out=tmp_path / "out")
     said = THRESHOLDS[threshold]

@@ -100,12 +100,14 @@ def p_value(mechanism, reports, times=1):
     return calibration_p(TRUTH.iota, found, SEED)
 
 
+@pytest.mark.default_cases("cms", "grr", "channel", "rappor", "hcms", "l-osue", "loloha")
 @every_mechanism
 def test_attack_is_calibrated(name):
     p = p_value(*of_name(name))
     assert p > LEVEL, f"expected calibration error has p = {p:.2g}, allowed {LEVEL:.2g}"
 
 
+@pytest.mark.default_cases("cms", "grr", "channel", "l-osue", "loloha")
 @every_mechanism
 def test_an_overconfident_attack_is_not(name):
     """The control: who takes every report for two is too sure."""

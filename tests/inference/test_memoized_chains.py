@@ -106,6 +106,7 @@ def off(posterior, exact):
     return abs(posterior.mean() - exact) / (posterior.std(ddof=1) / np.sqrt(len(posterior)))
 
 
+@pytest.mark.default_cases("bits-slots2", "channel-slots1", "values-slots5")
 @pytest.mark.parametrize(("distribution", "slots"), LAWS)
 def test_the_sampler_is_the_enumeration(distribution, slots):
     """In the mean over seeds, and each within the error that it states as often as a t between chains should be."""
@@ -117,6 +118,7 @@ def test_the_sampler_is_the_enumeration(distribution, slots):
         assert inside.mean() > within - 4 * np.sqrt(within * (1 - within) / len(posterior))
 
 
+@pytest.mark.default_cases("bits-slots2", "channel-slots1", "values-slots5")
 @pytest.mark.parametrize(("distribution", "slots"), LAWS)
 def test_a_wrong_prior_is_caught(distribution, slots):
     exact, evidence = distribution(slots)

@@ -107,6 +107,7 @@ def test_without_noise_anew_the_groups_are_known():
         assert error.max() < 1e-9
 
 
+@pytest.mark.slow
 def test_little_noise_leaves_little_to_find_out():
     """Near what whoever is told the groups thinks, which chains over the pools as well are not."""
     near, far = [], []

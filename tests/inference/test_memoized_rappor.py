@@ -69,6 +69,7 @@ def test_one_report_is_attacked_as_without_memory():
     np.testing.assert_allclose(found, expected, atol=0.05)
 
 
+@pytest.mark.slow
 def test_without_instantaneous_noise_reports_are_answers():
     """Both attacks are then one and the same, also where zero likelihoods meet, but for what chance leaves."""
     keys, _, traces = traces_of(8, 12)

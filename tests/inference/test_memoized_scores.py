@@ -184,6 +184,7 @@ def occupancy(likelihood, counts, adversary, nodes):
     return np.exp(scores - logsumexp(scores))
 
 
+@pytest.mark.default_cases("28-*")
 @pytest.mark.parametrize(
     ("size", "n", "exponent"),
     [(60, 90, 1.0), (400, 120, 1.2), pytest.param(400, 120, 0.0, marks=pytest.mark.slow), (28, 60, 1.0)],

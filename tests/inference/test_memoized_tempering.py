@@ -66,6 +66,7 @@ def short(monkeypatch):
     monkeypatch.setattr(response_map_samplers, "MAX_WORK", 4e6)
 
 
+@pytest.mark.default_cases("grr", "loloha")
 @pytest.mark.parametrize("name", CASES)
 def test_stated_errors_are_those_that_are_made(name):
     off, error = deviations(name)
@@ -76,6 +77,7 @@ def test_stated_errors_are_those_that_are_made(name):
     assert np.all(error > 0)
 
 
+@pytest.mark.default_cases("grr")
 @pytest.mark.parametrize("name", CASES)
 def test_an_adversary_with_another_popularity_is_caught(name):
     wrong = replace(KNOWN, popularity=POPULARITY[::-1])
@@ -173,6 +175,7 @@ def test_few_objects_have_no_unstated_error():
     assert variance_ratio(np.array(off), np.array(error))[0] < 1.4
 
 
+@pytest.mark.slow
 def test_nearly_as_many_groups_as_slots():
     """Each group that is allocated leaves later ones few slots: weights spread, unless particles are resampled."""
     universe = Universe.sized(11, {"a": 3, "b": 4})

@@ -70,6 +70,7 @@ def test_rules_integrate_polynomials_exactly(prior, nodes):
             assert float(got / expected - 1) == pytest.approx(0, abs=1e-12), j
 
 
+@pytest.mark.default_cases("interest and polarization-*", "interest-1100,1")
 @peaked
 @pytest.mark.parametrize("both", [False, True], ids=["interest", "interest and polarization"])
 def test_posterior_is_the_integral(prior, both, cases):
@@ -260,6 +261,7 @@ def test_rules_of_spikes(name):
     assert np.isfinite(axis(density, 180).rules).all()
 
 
+@pytest.mark.slow
 def test_high_polynomials_without_weight():
     x, _, weight = Beta(a=3.0, b=1e9).rule(1024)
     assert np.any(weight == 0)

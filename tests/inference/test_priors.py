@@ -98,6 +98,7 @@ def test_many_gaps_take_the_exact_rule():
     assert np.all(np.diff(ladder.offsets) == (ladder.degrees + 1) // 2)
 
 
+@pytest.mark.slow
 def test_a_long_trace_under_a_prior_with_a_gap():
     """Rules for 5,000 reports are soon there, and as good as those that are exact for 150."""
     ladder = axis(StepDensity(TABLES["a gap"]), 5000)

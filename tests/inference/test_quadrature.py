@@ -126,6 +126,7 @@ def test_sharpness_of_a_function_is_that_of_its_beta():
         assert function.sharpness == pytest.approx(beta.sharpness, abs=1e-6)
 
 
+@pytest.mark.default_cases("*-0", "*-1", "*-15", "*-180")
 @pytest.mark.parametrize("reports", [0, 1, 15, 180, 10_000])
 @pytest.mark.parametrize("name", ["uniform", "sharp"])
 def test_ladders_end_where_the_reports_fit(name, reports):

@@ -90,6 +90,7 @@ def test_variance_of_a_rare_object_is_the_textbooks(name, epsilon):
     assert q * (1 - q) / (p - q) ** 2 == pytest.approx(TEXTBOOK[name](mechanism, exp(epsilon)), rel=1e-10)
 
 
+@pytest.mark.default_cases("cms", "grr", "oue", "olh", "ss", "she", "l-*", "pi-rappor", "identity", "spotme")
 @every_count
 def test_estimate_is_unbiased_with_the_stated_variance(name):
     mechanism = estimator(name, 2.0)

@@ -71,6 +71,7 @@ def stored_users(example, request):
     return arrays, tables
 
 
+@pytest.mark.default_cases("3-*", "12-*")
 @pytest.mark.parametrize("adversary", ["weak", "strong"])
 def test_stored_example(example, stored_users, adversary):
     arrays, tables = stored_users
@@ -196,6 +197,7 @@ def test_both_methods_agree_on_tiny_likelihoods():
     assert posterior(*arguments) == pytest.approx(posterior_by_quadrature(*arguments), abs=1e-14)
 
 
+@pytest.mark.slow
 def test_sixty_reports():
     table = random_likelihood(60, 60)
     found = posterior(table, POPULARITY, POOL_OF, 3)

@@ -170,6 +170,7 @@ def test_a_stopped_reproduction_goes_on(reproduced):
         reproduce(["emojis"], out, users=FEW + 1)
 
 
+@pytest.mark.slow
 def test_hcms_plays_on_a_small_universe():
     """The heavy plays' scenarios, made small."""
     from poolscope.game.game import play
@@ -182,6 +183,7 @@ def test_hcms_plays_on_a_small_universe():
         assert set(outcomes["adversary"].unique()) == {"weak", "oracle"}
 
 
+@pytest.mark.slow
 def test_names_and_folder_have_defaults(tmp_path, monkeypatch):
     """All experiments into the folder of the command; a name stands for a list of it, a text for a path."""
     found = experiments.experiments()

@@ -72,6 +72,7 @@ def closed_variance(mechanism, counts, squares=None):
     return noise + others / (mechanism.hashes * (mechanism.m - 1))
 
 
+@pytest.mark.default_cases("cms")
 def test_estimate_is_unbiased(repeated):
     mechanism, counts, _ = repeated
     assert_near(counts, COUNTS, f"{mechanism}")
@@ -241,6 +242,7 @@ def test_epsilons_share_their_draws_and_change_no_bit():
         np.testing.assert_array_equal(together[2], mechanism.simulate_counts(POPULARITY, count, np.uint64(SEED)))
 
 
+@pytest.mark.slow
 def test_wrong_law_is_seen():
     """The control: a flip probability two hundredths off."""
     right = CMS(universe=UNIVERSE, epsilon=2.0, m=5, hashes=4, seed=3)

@@ -39,6 +39,7 @@ LONG = {"mozilla-homepages", "chrome-rappor", "chrome-rappor-sites"}
 SYNTHETIC = [name for name in builtin_names() if name != "recorded-emojis"]
 
 
+@pytest.mark.default_cases("apple-emojis", "apple-health", "chrome-*")
 @pytest.mark.parametrize("name", mostly(slow, SYNTHETIC, *(name for name in SYNTHETIC if name not in LONG)))
 def test_every_scenario_is_played(name):
     outcomes = played(load_scenario(name))

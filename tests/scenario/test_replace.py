@@ -318,6 +318,7 @@ WAYS = {
 }
 
 
+@pytest.mark.default_cases("constructor", "copy", "file", "model_copy", "tables")
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_recorded_is_what_was_played(way, tmp_path):
     """However a scenario is made: the outcomes are those of its recorded text, and of epsilon 2."""

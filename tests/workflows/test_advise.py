@@ -203,6 +203,7 @@ def test_the_same_question_has_the_same_answer(small, done):
     assert {**again, "seconds": 0} == {**facts, "seconds": 0}
 
 
+@pytest.mark.slow
 def test_a_looser_target_allows_no_smaller_epsilon(small, done):
     loose = advise(
         small,

@@ -85,6 +85,7 @@ def trial(epsilon, users, exposed):
     return Trial(epsilon=epsilon, users=users, exposed=share, cap=Estimate(4.0, 0.0, 4.0))
 
 
+@pytest.mark.slow
 def test_what_no_interval_can_show_is_undecided(tmp_path, monkeypatch):
     """Twelve users of whom nobody is exposed may be 26 %: no further steps are tried, and no target is called met."""
     tried = []

@@ -208,6 +208,7 @@ def test_few_users_who_share_an_estimate_say_less():
     assert (alone.side(share, TAIL), replace(alone, design_effect=20.0).side(share, TAIL)) == (-1, 0)
 
 
+@pytest.mark.slow
 def test_a_lower_epsilon_that_does_not_fit_is_named(cap_advice):
     """With the cap that it has; not where its epsilon is larger, nor where the recommended mechanism does not fit."""
     one, other = sorted(cap_advice.findings, key=lambda finding: finding.epsilon)

@@ -37,6 +37,7 @@ def device(names):
     return names.str.split("#").list.first()
 
 
+@pytest.mark.default_cases("True-*")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "mechanism", [pytest.param(SKETCH, id="cms", marks=pytest.mark.slow), pytest.param(BLOOM, id="rappor")]
@@ -80,6 +81,7 @@ def test_the_same_out_of_csv_and_on_a_cluster_with_little_memory(tmp_path):
     assert here.equals(pl.read_parquet(tmp_path / "text.parquet"))
 
 
+@pytest.mark.slow
 def test_numbers_are_names_too(tmp_path):
     scenario, path = sent(tmp_path, SKETCH, STRONG)
     frame = pl.read_parquet(path)
@@ -110,6 +112,7 @@ def test_two_names_at_once_are_no_device(tmp_path):
     assert found.users == found.joined.pseudonyms == WINDOWS * USERS
 
 
+@pytest.mark.slow
 def test_a_story_is_a_device_s(tmp_path):
     scenario, path = sent(tmp_path, SKETCH, STRONG)
     table = attack(path, scenario, link_fdr=RATE).joined.table
@@ -119,6 +122,7 @@ def test_a_story_is_a_device_s(tmp_path):
     assert story.reports == WINDOW * table["user"].to_list().count(user)
 
 
+@pytest.mark.slow
 def test_the_truth_may_name_any_pseudonym(tmp_path):
     scenario, path = sent(tmp_path, SKETCH, STRONG)
     last = [{"user": f"{user}#{WINDOWS}", "pool": "a"} for user in range(USERS)]

@@ -65,6 +65,7 @@ def adversaries_of(path, scenario):
         return ready.scorer.adversaries
 
 
+@pytest.mark.default_cases("cms")
 @pytest.mark.parametrize("kind", mostly(slow, KINDS, "cms", "loloha"))
 def test_posteriors_are_those_of_the_library(tmp_path, kind):
     """Whatever the file's kind, and however small the crowds are."""
@@ -108,6 +109,7 @@ def test_posteriors_are_those_of_the_game(tmp_path, kind):
     assert found["confidence_mcse"].filter(same).equals(played["confidence_mcse"].filter(same))
 
 
+@pytest.mark.slow
 def test_on_a_cluster_as_here(tmp_path):
     """Reports go through the workers' files as masses do."""
     scenario, path = sent(tmp_path, "loloha", GROUPING + SINGLE)

@@ -27,6 +27,7 @@ SAMPLES = 20_000
 # Mechanisms that keep their promise
 
 
+@pytest.mark.default_cases("*-grr", "*-cms", "*-oue", "*-olh", "*-channel", "*-hr", "*-loloha")
 @pytest.mark.parametrize("name", list(KINDS))
 @pytest.mark.parametrize("size", [pytest.param(tiny, marks=pytest.mark.statistical), large])
 def test_every_mechanism_keeps_its_promise(name, size):
@@ -71,6 +72,7 @@ def test_same_seed_same_verdict():
     assert one.lower_bound != other.lower_bound
 
 
+@pytest.mark.slow
 def test_large_universes_are_tried_in_part():
     verdict = check(make("grr", 5000, {"epsilon": 8.0}), samples=SAMPLES, seed=1)
     assert (verdict.objects[0], verdict.objects[-1], len(set(verdict.objects))) == (0, 4999, 12)
@@ -143,6 +145,7 @@ def test_a_mechanism_that_never_flips_a_one_is_caught(universe):
     assert not verdict.shares[0].passed
 
 
+@pytest.mark.default_cases("1")
 @pytest.mark.parametrize("cohorts", [1, 64])
 def test_a_rappor_that_never_flips_a_one_is_caught(cohorts):
     honest = make("rappor", 130, {"epsilon": 2.0, "cohorts": cohorts})

@@ -41,6 +41,7 @@ JOINED = {
 }
 
 
+@pytest.mark.default_cases("cms*")
 @pytest.mark.parametrize("name", mostly(slow, JOINED, "cms, few hashes", "rappor"))
 def test_a_bit_that_is_never_unset_is_caught_without_a_law(name):
     kind, parameters = JOINED[name]
@@ -64,6 +65,7 @@ def test_joined_columns_show_an_honest_epsilon_too():
     assert "under this hash" in verdict.lower_bound.event
 
 
+@pytest.mark.slow
 def test_a_value_that_hangs_from_two_columns_is_found():
     """Of three columns no two tell anything of the object."""
 

@@ -31,6 +31,7 @@ def scenario(tmp_path):
     return str(path)
 
 
+@pytest.mark.default_cases("grr", "olh", "sue")
 @pytest.mark.parametrize("kind", ["grr", "cms", "sue", "olh", "rappor", "ss"])
 def test_the_event_is_about_the_objects_whose_reports_are_counted(kind):
     options = {"cms": {"m": 16, "hashes": 4}, "rappor": {"cohorts": 2, "m": 16}}.get(kind, {})

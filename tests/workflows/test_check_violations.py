@@ -45,6 +45,7 @@ def test_calls_that_are_seeded_with_one_of_few_values_are_caught(kind, seeds):
     assert verdict.repeats.seeds > 65_536, "and the check says that it would find as many in nine of ten checks"
 
 
+@pytest.mark.default_cases("number-*", "unary-*")
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -82,6 +83,7 @@ def test_a_first_report_in_the_clear_is_caught(name):
 # Rare reports
 
 
+@pytest.mark.default_cases("unary*", "number*")
 @pytest.mark.parametrize(
     ("mechanism", "rule"),
     [
@@ -124,6 +126,7 @@ def test_reports_that_stand_apart_are_a_warning_where_nothing_is_proven():
     assert "reports have 1 set bits of bits, all others at least" in verdict.warnings[0]
 
 
+@pytest.mark.slow
 def test_one_bit_of_many_that_is_never_flipped_is_caught():
     """Screening finds the object, which is not among those that are tried otherwise."""
     odd, samples = 333, 16_000

@@ -83,6 +83,7 @@ def test_killed_at_random_times_and_resumed(scenario, undisturbed, tmp_path):
     assert set(read_manifest(out).parts) == set(undisturbed)
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(scenario, undisturbed, tmp_path):
     out = tmp_path / "a run"
     process = start("audit", scenario, "--seed", "5", "--out", "a run", cwd=tmp_path)
@@ -184,6 +185,7 @@ def recorded_as(folder, text):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"scenario": text}))
 
 
+@pytest.mark.slow
 def test_comments_are_no_part_of_what_is_the_same(finished):
     """A text that says the same was recorded otherwise: with other comments, or by another writer of TOML."""
     differently(finished, change=("epsilon = 4", "epsilon = 4.0  # four\n"))

@@ -251,13 +251,38 @@ def sample_node(axis, one, other, nodes, u):
 
 
 @njit_no_refcount
+def _clusters_in(items, clusters, state, workspace, classes, odds):
+    """Write the clusters at slots of these classes to workspace.order, those of most reports first.
+
+    Returns how many there are, and the log odds plus the change of the log weight of all other clusters.
+    """
+    order, count = workspace.order, 0
+    for g in range(items.n_reports.shape[0]):
+        if clusters.size[g] > 0:
+            c = items.class_of[clusters.slot[g]]
+            inside = False
+            for b in classes:
+                inside |= b == c
+            if not inside:
+                odds += clusters.n_reports[g] * (workspace.log_weight[c] - state.log_weight[c])
+                continue
+            at = count
+            while at > 0 and clusters.n_reports[order[at - 1]] < clusters.n_reports[g]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = g
+            count += 1
+    return count, odds
+
+
+@njit_no_refcount
 def propose_pool(items, clusters, belief, state, workspace):
     """Propose another preferred pool, or another relevant interest too.
 
     The clusters of both pools, and with another interest the neutral ones, are reallocated at once. Clusters elsewhere
     keep their slots and change their weight. The interest is proposed from its prior, which cancels.
     """
-    k, n, order = belief.log_prior.shape[0], items.n_reports.shape[0], workspace.order
+    k, order = belief.log_prior.shape[0], workspace.order
     iota, gamma, delta = state.indices[1], state.indices[2], state.indices[3]
     other, interest, n_classes = int(next_uniform(state) * k), gamma, 0
     if belief.class_of_section[0] >= 0 and next_uniform(state) < 0.5:
@@ -274,26 +299,15 @@ def propose_pool(items, clusters, belief, state, workspace):
     classes = workspace.classes[:n_classes]
     section_weights(belief, other, interest, delta, workspace.weight)
     update_class_weights(belief, workspace.weight, workspace.log_weight)
-    count, odds = 0, belief.log_prior[other] - belief.log_prior[iota]
-    for g in range(n):
-        if clusters.size[g] > 0:
-            c = items.class_of[clusters.slot[g]]
-            inside = False
-            for b in classes:
-                inside |= b == c
-            if not inside:
-                odds += clusters.n_reports[g] * (workspace.log_weight[c] - state.log_weight[c])
-                continue
-            at = count
-            while at > 0 and clusters.n_reports[order[at - 1]] < clusters.n_reports[g]:
-                order[at] = order[at - 1]
-                at -= 1
-            order[at] = g
-            count += 1
-    odds -= sequential_allocation(items, clusters, state, workspace, count, classes, state.log_weight, False)
-    if odds == np.inf:
-        return
-    odds += sequential_allocation(items, clusters, state, workspace, count, classes, workspace.log_weight, True)
+    odds = belief.log_prior[other] - belief.log_prior[iota]
+    count, odds = _clusters_in(items, clusters, state, workspace, classes, odds)
+    # a loop, not two calls: constants as arguments would compile the function once for each
+    for proposed in range(2):
+        log_weight = workspace.log_weight if proposed else state.log_weight
+        free = sequential_allocation(items, clusters, state, workspace, count, classes, log_weight, proposed == 1)
+        odds += free if proposed else -free
+        if odds == np.inf:
+            return
     if next_uniform(state) >= np.exp(odds):
         return
     for m in range(count):
