@@ -111,6 +111,7 @@ def test_other_bits_are_told_with_how_far_and_why(copy):
     assert "instead of abacus" in ran.output
 
 
+@pytest.mark.slow
 def test_a_number_that_was_changed_is_told(copy):
     edited(copy / "compare" / "comparison.json", lambda found: found["results"][1].update(mae=0.25))
     ran = called("rerun", copy / "compare")

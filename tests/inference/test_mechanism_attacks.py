@@ -51,6 +51,7 @@ def enumerated(likelihood, popularity, pool_of, k):
     return [float(score / mp.fsum(scores)) for score in scores]
 
 
+@pytest.mark.default_cases("3.0-*")
 @every_mechanism
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])

@@ -73,6 +73,7 @@ def found(name):
     return posterior(device, reports, ORACLE, lengths=np.full(USERS, N), observations=[N])[:, 0]
 
 
+@pytest.mark.default_cases("dbitflip", "l-osue")
 @some_devices
 def test_the_attack_is_calibrated(name):
     p = calibration_p(TRUTH.iota, found(name), SEED)

@@ -254,6 +254,7 @@ def test_relatives(epsilon):
     assert stars("hr", blocks=1).expected == stars("blh")
 
 
+@pytest.mark.slow
 def test_spotme_as_published():
     """Yes with probability lambda, else the truth: the true location always, others by chance, no finite epsilon."""
     mechanism = make("spotme", 40, {"coin": 0.3, "yes": 1.0})

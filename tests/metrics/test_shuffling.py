@@ -78,6 +78,7 @@ def shuffled(draw):
     return epsilon, mechanism, draw(st.lists(st.sampled_from([0, 1, 2]), min_size=0, max_size=4))
 
 
+@pytest.mark.slow
 @given(shuffled(), st.sampled_from([1e-6, 1e-3, 0.03]))
 @settings(deadline=None, max_examples=40)
 def test_no_mechanism_of_that_epsilon_is_told_apart_better(case, delta):

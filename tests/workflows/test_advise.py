@@ -221,6 +221,7 @@ def test_a_looser_target_allows_no_smaller_epsilon(small, done):
         assert one.at_epsilon_min.cap.value <= other.at_epsilon_min.cap.value
 
 
+@pytest.mark.slow
 def test_bounds_are_never_below_the_attack(done):
     found = done.recommendation
     assert found.precision.low <= found.success_bound

@@ -335,6 +335,7 @@ def cap_advice(known):
     return advise(known, max_exposed=0.1, horizon=40, seed=SEED, **asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["epsilon_advice", "cap_advice"])
 def test_a_recommendation_exposes_most_of_what_is_allowed(name, request):
     """By users who had no part in it: 20,000 of a seed of their own."""

@@ -163,6 +163,7 @@ def test_a_flip_probability_too_small_by_a_fifth_is_caught(universe):
     assert not verdict.shares[0].passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grr", "cms", "olh"])
 def test_a_leak_in_a_column_that_is_not_declared_is_caught(name):
     verdict = check(Leaks(stated=large(name, 1.0)), samples=SAMPLES, seed=SEED)

@@ -259,8 +259,7 @@ def _clusters_in(items, clusters, state, workspace, classes, odds):
     order, count = workspace.order, 0
     for g in range(items.n_reports.shape[0]):
         if clusters.size[g] > 0:
-            c = items.class_of[clusters.slot[g]]
-            inside = False
+            c, inside = items.class_of[clusters.slot[g]], False
             for b in classes:
                 inside |= b == c
             if not inside:
@@ -317,10 +316,8 @@ def propose_pool(items, clusters, belief, state, workspace):
         clusters.cluster_at[workspace.target[m]] = g
         move(items, clusters, g, workspace.target[m])
     state.indices[1], state.indices[2] = other, interest
-    for i in range(state.weight.shape[0]):
-        state.weight[i] = workspace.weight[i]
-    for c in range(state.log_weight.shape[0]):
-        state.log_weight[c] = workspace.log_weight[c]
+    state.weight[:] = workspace.weight
+    state.log_weight[:] = workspace.log_weight
 
 
 @njit_no_refcount
