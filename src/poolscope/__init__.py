@@ -27,6 +27,7 @@ __all__ = [
     "Reproduction",
     "Scenario",
     "Summary",
+    "Sweep",
     "Universe",
     "Verdict",
     "__version__",
@@ -52,6 +53,7 @@ __all__ = [
     "provenance",
     "reproduce",
     "summarize",
+    "sweep",
 ]
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from poolscope.workflows.compare import Comparison
     from poolscope.workflows.estimate import Estimated, estimate
     from poolscope.workflows.obfuscate import Obfuscated, obfuscate
+    from poolscope.workflows.sweep import Sweep, sweep
     from poolscope.workflows.traces.extract import Extracted, make_traces
 else:
     from importlib import import_module
@@ -101,6 +104,7 @@ else:
         "make_traces": "workflows.traces.extract",
         "obfuscate": "workflows.obfuscate",
         "reproduce": "paper.reproduce",
+        "sweep": "workflows.sweep",
         # the same on arrays
         "behavior_posterior": "inference.posterior",
         "frequencies": "reports.frequencies",
@@ -121,6 +125,7 @@ else:
         "Provenance": "metrics.provenance",
         "Reproduction": "paper.runner",
         "Summary": "workflows.audit.run_folder",
+        "Sweep": "workflows.sweep",
         "Verdict": "workflows.check.verdict",
         # what they are made of
         "Adversary": "inference.adversary",

@@ -36,6 +36,7 @@ def finished(tmp_path_factory):
     )
     asked = {"horizon": 4, "max_error": 0.03, "devices": 5000, "users": 60, "mechanisms": ["grr"]}
     ps.advise(scenario, max_exposed=0.2, out=place / "advise", html=False, **asked)
+    ps.sweep(scenario, {"mechanism.epsilon": [1, 2]}, users=20, seeds=[1], out=place / "sweep")
     ps.reproduce("no-hash", place / "reproduce", users=3, html=False)
     return place
 
@@ -58,10 +59,11 @@ FILES = {
     "compare": ("comparison.json",),
     "advise": ("advice.json",),
     "reproduce": ("reproduction.json",),
+    "sweep": ("sweep.json",),
 }
 
 
-@pytest.mark.default_cases("audit", "compare", "reproduce")
+@pytest.mark.default_cases("audit", "compare", "reproduce", "sweep")
 @pytest.mark.parametrize("kind", FILES)
 def test_the_bits_of_every_folder_agree_and_nothing_is_written(finished, kind):
     before = content(finished / kind)

@@ -85,6 +85,8 @@ def commands(scenario: ps.Scenario) -> None:
         scenario, ["grr", Made], [1.0, 2.0], users=10, estimate_from=100, out="compared"
     )
     print(compared.results[0].mechanism, compared.results.to_polars().height)
+    swept: ps.Sweep = ps.sweep(scenario, {"mechanism.epsilon": [1, 2]}, seeds=2, users=10, out="swept")
+    ps.figures.save(ps.figures.sweep_plot(swept.results, "brier", "mechanism.epsilon"), "swept.svg")
     advice: ps.Advice = ps.advise(
         scenario, max_exposed=0.5, horizon=3, mechanisms=["grr"], users=50, tolerance=0.5, out="advice"
     )
@@ -244,7 +246,9 @@ def numbers(game: ps.Game, outcomes: pl.DataFrame) -> None:
         ps.metrics.auc_pn(rows, seed=1),
         ps.metrics.bayes_risk_ratio(rows, 1 / 3),
         ps.metrics.bayes_security(rows, k=3, seed=1),
+        ps.metrics.bootstrap(rows, "brier", seed=1, resamples=20),
         ps.metrics.brier(rows),
+        ps.metrics.difference(rows, rows, metric="auc_pn", resamples=20),
         ps.metrics.ece(rows, seed=1),
         ps.metrics.log_odds_gain(rows, prior),
         ps.metrics.exposed(rows, 0.9, 10),

@@ -13,6 +13,7 @@ import typer
 
 from poolscope.cli import data as data
 from poolscope.cli import rerun as rerun
+from poolscope.cli import sweep_command as sweep_command
 from poolscope.cli.app import (
     DEBUG,
     MECHANISMS,
@@ -342,7 +343,7 @@ def render(
 
 @command("poolscope figures poolscope-apple-emojis --format pdf")
 def figures(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of audit, compare or advise.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of audit, compare, advise or sweep.")],
     format: Annotated[str, typer.Option(metavar="svg|png|pdf", help="Set the file format.")] = "svg",
     width: Annotated[
         str, typer.Option(metavar="column|page", help="Set the width: one column of a paper, or the page.")

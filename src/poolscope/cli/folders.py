@@ -12,6 +12,7 @@ from poolscope.core.files import located_os_errors
 from poolscope.core.progress import Progress
 from poolscope.figures import advise as advise_figures
 from poolscope.figures import audit as audit_figures
+from poolscope.figures import sweep as sweep_figures
 from poolscope.figures.saving import Figure, check, save
 from poolscope.html import advise, audit, compare
 from poolscope.paper import report as reproduction
@@ -23,9 +24,11 @@ from poolscope.workflows.advise.records import read_advice
 from poolscope.workflows.audit.run_folder import read_run
 from poolscope.workflows.compare import FILE as COMPARISON
 from poolscope.workflows.compare import read_comparison
-from poolscope.workflows.rerun import Rerun, rerun_advice, rerun_audit, rerun_comparison
+from poolscope.workflows.rerun import Rerun, rerun_advice, rerun_audit, rerun_comparison, rerun_sweep
+from poolscope.workflows.sweep import FILE as SWEEP
+from poolscope.workflows.sweep import read_sweep
 
-REMEDY = "name a folder of audit, compare, advise or reproduce"
+REMEDY = "name a folder of audit, compare, advise, sweep or reproduce"
 
 
 class FolderKind(NamedTuple):
@@ -46,6 +49,11 @@ def _refuse_page(_: Any, folder: Path) -> Path:
     raise InputError("a reproduction cannot be rendered from its folder alone", file=folder, remedy=remedy)
 
 
+def _no_page(_: Any, folder: Path) -> Path:
+    remedy = "draw its figures with poolscope figures"
+    raise InputError("a sweep has no HTML report", file=folder, remedy=remedy)
+
+
 RUN = FolderKind(read_run, lambda run, _: audit.write_page(run), audit_figures.pictures, rerun_audit)
 
 MARKED = {
@@ -54,6 +62,7 @@ MARKED = {
     "outcomes": RUN,
     "plays": FolderKind(_read_plays, _refuse_page, reproduction.pictures, rerun_reproduction),
     COMPARISON: FolderKind(read_comparison, compare.write_page, compare.pictures, rerun_comparison),
+    SWEEP: FolderKind(read_sweep, _no_page, sweep_figures.pictures, rerun_sweep),
     ADVICE: FolderKind(read_advice, advise.write_page, advise_figures.pictures, rerun_advice),
 }
 """Kinds of folders, by a file that they contain."""

@@ -17,13 +17,14 @@ SCHEMAS = {
     "comparison": "comparison.json of a comparison",
     "advice": "advice.json of an advice",
     "reproduction": "reproduction.json of a reproduction",
+    "sweep": "sweep.json of a sweep",
 }
 
 
 @command("poolscope rerun poolscope-apple-emojis")
 def rerun(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A finished folder of audit, compare, advise or reproduce.")
+        Path, typer.Argument(metavar="DIR", help="A finished folder of audit, compare, advise, sweep or reproduce.")
     ],
     inputs: Annotated[
         Path | None,

@@ -12,6 +12,7 @@ from poolscope.scenario.json_schema import scenario_schema
 from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.audit.run_folder import Manifest, Summary
 from poolscope.workflows.compare import Comparison
+from poolscope.workflows.sweep import SweepPlan
 
 KINDS = {
     "manifest": Manifest,
@@ -19,6 +20,7 @@ KINDS = {
     "comparison": Comparison,
     "advice": Advice,
     "reproduction": Reproduction,
+    "sweep": SweepPlan,
 }
 
 

@@ -9,6 +9,7 @@ from poolscope.figures.charts import (
     trade_off_curves,
 )
 from poolscope.figures.saving import save
+from poolscope.figures.sweep import sweep_plot
 from poolscope.figures.users import belief_growth, popularity_plot
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "popularity_plot",
     "precision_null_rate",
     "save",
+    "sweep_plot",
     "trade_off_curves",
 ]
 

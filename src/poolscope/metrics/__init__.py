@@ -37,6 +37,7 @@ from poolscope.metrics.precision import (
     successes,
 )
 from poolscope.metrics.records import Record, summarize
+from poolscope.metrics.resampling import bootstrap, difference
 from poolscope.metrics.shuffling import shuffle_epsilon, shuffle_epsilon_closed_form, shuffle_epsilon_of_mechanism
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import strongest_attack, summary_text
@@ -54,10 +55,12 @@ __all__ = [
     "bayes_risk_ratio",
     "bayes_security",
     "behavior_map",
+    "bootstrap",
     "brier",
     "calibration",
     "confident",
     "cumulative_epsilon",
+    "difference",
     "ece",
     "ece_null_p95",
     "exposed",

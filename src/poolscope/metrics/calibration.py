@@ -104,7 +104,7 @@ def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
     )
 
 
-def ece(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> Estimate:
+def ece(rows: pl.DataFrame, seed: int = 0, bins: int = ERROR_BINS) -> Estimate:
     r"""Return the expected calibration error: the mean gap between confidence and success rate.
 
     .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{N} |\text{success}_b - \text{confidence}_b|
@@ -141,7 +141,7 @@ def ece(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> Estimate:
     return Estimate(seen, min(float(low), seen), max(float(high), widest))
 
 
-def ece_null_p95(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS, level: float = 0.95) -> float:
+def ece_null_p95(rows: pl.DataFrame, seed: int = 0, bins: int = ERROR_BINS, level: float = 0.95) -> float:
     """Quantile of the error that a perfectly calibrated attack shows on as many users; at 95% where no level is given.
 
     A ``ece`` below the limit is no sign of miscalibration.

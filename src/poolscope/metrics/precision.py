@@ -153,7 +153,7 @@ def _descending_order(confidence: NDArray[np.float64], tie_breaker: NDArray[np.f
     return order
 
 
-def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) -> pl.DataFrame:
+def precision_curve(rows: pl.DataFrame, seed: int = 0, points: int | None = None) -> pl.DataFrame:
     """Return the precision against null rate as the threshold falls from the highest confidence to 0.
 
     Row m of the full curve guesses for the m most confident users only: its null rate is
@@ -197,7 +197,7 @@ def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) ->
     )
 
 
-def auc_pn(rows: pl.DataFrame, seed: int) -> Estimate:
+def auc_pn(rows: pl.DataFrame, seed: int = 0) -> Estimate:
     r"""Return the area under the precision / null-rate curve.
 
     The mean over m of the precision on the m most confident users. With c_i the success of the
@@ -261,7 +261,7 @@ def _auc_influence_terms(correct: NDArray[np.bool_]) -> Iterator[tuple[NDArray[n
         yield hits * weights, behinds
 
 
-def precision(rows: pl.DataFrame, seed: int, top: float = 1.0) -> Estimate:
+def precision(rows: pl.DataFrame, seed: int = 0, top: float = 1.0) -> Estimate:
     """Return the precision on the most confident share ``top`` of the users; 1.0 is null rate 0.
 
     At least one user is guessed. The interval covers that the threshold which cuts the share off

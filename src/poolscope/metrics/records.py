@@ -156,7 +156,7 @@ def prior_success(baseline: float, most: int, users: int, known: float | None = 
 
 
 @checked
-def summarize(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> Records[Record]:
+def summarize(outcomes: pl.DataFrame, game: Game, seed: int = 0, threshold: float | None = None) -> Records[Record]:
     """Return all metrics of a game that was played.
 
     Parameters
@@ -166,7 +166,7 @@ def summarize(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     game : Game
         What was played: it knows what each adversary has.
     seed : int
-        The run's seed: orders ties and draws the calibration's replicas.
+        Orders ties and draws the calibration's replicas. It need not be the seed of the users.
     threshold : float, optional
         tau: a confidence of your own from which the adversary counts as confident; the game's where absent.
 

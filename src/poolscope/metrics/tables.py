@@ -78,6 +78,8 @@ class Records(tuple[Kind, ...]):
     >>> print(ps.metrics.Records(records[:1]))
     Adversary   n               AUC-PN            Precision              Top 10%      Exposed (≥ 90%)
     strong     10  0.760 (0.682–0.828)  0.625 (0.554–0.692)  0.900 (0.668–0.996)  0.035 (0.014–0.071)
+    >>> len(records.filter(adversary="strong"))
+    2
     >>> records.to_polars().select("adversary", "n").rows()
     [('strong', 10), ('strong', 40), ('non-private', 10), ('non-private', 40)]
     >>> print(records.to_latex(["adversary", "n", "auc_pn"], digits=2))
@@ -99,6 +101,14 @@ class Records(tuple[Kind, ...]):
         (kind,) = get_args(source)
         records = handler.generate_schema(GenericAlias(tuple, (kind, ...)))
         return core_schema.no_info_after_validator_function(cls, records)
+
+    def filter(self, **wanted: Any) -> Records[Kind]:
+        """Return the records whose fields have these values, as ``records.filter(adversary="strong", n=30)``."""
+        known = [entry.name for entry in fields(self[0])] if self else []
+        for name in wanted:
+            if self and name not in known:
+                raise InputError("must be a field of a record", value=name, remedy=did_you_mean(name, known))
+        return Records(one for one in self if all(getattr(one, name) == value for name, value in wanted.items()))
 
     def to_polars(self) -> pl.DataFrame:
         """A row for each record, a column for each field; an estimate is three: itself, ``_low`` and ``_high``."""

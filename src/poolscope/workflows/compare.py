@@ -254,7 +254,7 @@ def compare(
         game = build_game(choice.scenario, seed, engine.map, choice.mechanism)
         # the non-private game is the same for all mechanisms
         game = replace(game, non_private=game.non_private and position == 0)
-        count = _count(game, users, scenario)
+        count = users_of(game, users, scenario)
         with located(file=scenario.file):
             long = check_size(game, count, scratch_parent, engine.threads * engine.workers, len(choices) - position)
         if position == 0:
@@ -366,7 +366,7 @@ def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[f
             yield scenario.replace(mechanism_changes(scenario, kind, epsilon))
 
 
-def _count(game: Game, users: int | None, scenario: Scenario) -> int:
+def users_of(game: Game, users: int | None, scenario: Scenario) -> int:
     """Return how many users play: by default the scenario's, up to a thousand."""
     asked = scenario.users.count if scenario.users else None
     return users_to_play(game, users) or min(asked or DEFAULT_USERS, DEFAULT_USERS)

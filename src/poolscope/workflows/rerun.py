@@ -28,6 +28,8 @@ from poolscope.workflows.audit.audit import summary_of
 from poolscope.workflows.audit.run_folder import Manifest, check_parts, read_manifest, read_run
 from poolscope.workflows.compare import FILE as COMPARISON
 from poolscope.workflows.compare import compare, read_comparison
+from poolscope.workflows.sweep import FILE as SWEEP
+from poolscope.workflows.sweep import RESULTS, read_sweep, sweep
 
 UNCOMPARED = {"provenance", "seconds", "version", "format", "scenario"}
 """What records say of their making, which may differ where the numbers agree."""
@@ -158,6 +160,29 @@ def rerun_advice(folder: Path, inputs: Path | None, engine: Engine, progress: Pr
     timed = "how many users play depends on the speed of the machine, as the question has no `users`"
     reason = timed if done.asked_users is None else None
     return compared(ADVICE, done.as_json(), again.as_json(), before, known(again.provenance, folder), reason=reason)
+
+
+def rerun_sweep(folder: Path, inputs: Path | None, engine: Engine, progress: Progress) -> Rerun:
+    """Play all cells of a sweep again."""
+    done = read_sweep(folder)
+    before = known(done.plan.provenance, folder / SWEEP)
+    if done.plan.metrics:
+        remedy = "give the call again, as a folder must not say which code is run"
+        raise InputError("must have built-in metrics alone", value=done.plan.metrics[0], file=folder, remedy=remedy)
+    scenario = scenario_of(done.plan.scenario.about(), inputs, before.inputs)
+    with scratch_folder(Path(gettempdir())) as place:
+        again = sweep(
+            scenario,
+            done.plan.vary,
+            seeds=done.plan.seeds,
+            users=done.plan.users,
+            engine=engine,
+            out=place / "sweep",
+            progress=progress,
+        )
+    now = known(again.plan.provenance, folder)
+    recorded, found = ({"rows": one.results.to_dicts()} for one in (done, again))
+    return compared(RESULTS, recorded, found, before, now)
 
 
 def known(provenance: Provenance | None, path: Path) -> Provenance:

@@ -1,0 +1,137 @@
+"""Bootstrap intervals and paired differences: values, coverage, and the gain of pairing."""
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.selection import statistical
+from scipy import stats
+
+import poolscope as ps
+from poolscope.metrics.resampling import METRICS
+
+
+def attack(correct, confidence=None, name="one", estimate=None):
+    correct = np.asarray(correct, dtype=bool)
+    table = {
+        "user": np.arange(correct.size),
+        "adversary": [name] * correct.size,
+        "n": [10] * correct.size,
+        "pool": ["a"] * correct.size,
+        "guess": np.where(correct, "a", "b"),
+        "confidence": np.full(correct.size, 0.5) if confidence is None else confidence,
+        "exposed_at_50": [3] * correct.size,
+        "exposed_at_90": [None] * correct.size,
+        "exposed_at_95": [None] * correct.size,
+    }
+    frame = pl.DataFrame(table, schema_overrides={f"exposed_at_{level}": pl.Int64 for level in (50, 90, 95)})
+    return frame if estimate is None else frame.with_columns(estimate=pl.Series(estimate, dtype=pl.Int16))
+
+
+def two_attacks(rng, users, gain=0.2):
+    """Attacks that are right about nearly the same users; the first is right about `gain` more."""
+    easy = rng.random(users)
+    return attack(easy < 0.4 + gain, easy), attack(easy < 0.4, easy, "two")
+
+
+def test_the_difference_is_that_of_the_records():
+    game = ps.load_scenario("apple-emojis").replace({"attack.observations": [7, 30]}).game(1)
+    outcomes = ps.play(game, 60, 1)
+    for name in ("auc_pn", "precision", "precision_top10", "brier", "ece", "confident_90", "exposed_90"):
+        early, late = (ps.metrics.select(outcomes, "strong", n) for n in (7, 30))
+        records = ps.summarize(outcomes, game).filter(adversary="strong")
+        want = getattr(records[1], name).value - getattr(records[0], name).value
+        found = ps.metrics.difference(late, early, name, resamples=20)
+        assert found.value == pytest.approx(want, abs=1e-12)
+        assert found.low <= found.value <= found.high
+
+
+def coverage(trials, users, interval, want):
+    rng = np.random.default_rng(5)
+    hits = 0
+    for _ in range(trials):
+        found = interval(*two_attacks(rng, users))
+        hits += found.low <= want <= found.high
+    return hits
+
+
+@pytest.mark.parametrize("trials", [30, pytest.param(600, marks=statistical)])
+def test_paired_intervals_hold_the_truth(trials):
+    def paired(a, b):
+        return ps.metrics.difference(a, b, "precision", resamples=199)
+
+    def too_narrow(a, b):
+        found = paired(a, b)
+        return ps.metrics.Estimate(
+            found.value, found.value - (found.value - found.low) / 3, found.value + (found.high - found.value) / 3
+        )
+
+    # the smallest number of hits that a coverage of 93 % has in all but 1 of 1,000 runs
+    least = stats.binom.ppf(0.001, trials, 0.93)
+    assert coverage(trials, 100, paired, 0.2) >= least
+    assert coverage(trials, 100, too_narrow, 0.2) < least, "the negative control"
+
+
+def test_pairing_narrows_the_interval():
+    rng = np.random.default_rng(3)
+    a, b = two_attacks(rng, 400, gain=0.02)
+    paired = ps.metrics.difference(a, b, "precision")
+    strangers = b.with_columns(pl.col("guess").shuffle(seed=1))
+    apart = ps.metrics.difference(a, strangers, "precision")
+    assert paired.value == pytest.approx(apart.value)
+    assert paired.high - paired.low < 0.5 * (apart.high - apart.low)
+
+
+def test_users_who_share_an_estimate_are_resampled_together():
+    rng = np.random.default_rng(2)
+    groups = np.repeat(np.arange(8), 50)
+    # the users of a group succeed or fail together
+    correct = rng.random(8)[groups] < 0.5
+    together = ps.metrics.bootstrap(attack(correct, estimate=groups), "precision")
+    apart = ps.metrics.bootstrap(attack(correct), "precision")
+    assert together.high - together.low > 4 * (apart.high - apart.low)
+
+
+def test_what_never_differed_may_still_differ():
+    rows = attack([True, False] * 50)
+    found = ps.metrics.difference(rows, rows)
+    assert found.value == 0
+    # 100 users who all agree exclude a share that would have shown itself with probability 97.5 %
+    assert (1 - found.high) ** 100 == pytest.approx(0.025)
+    assert found.low == -found.high
+    assert ps.metrics.difference(rows, rows, lambda some: 1.0) == (0.0, 0.0, 0.0)
+
+
+def test_every_named_metric_is_a_field_of_a_record():
+    assert METRICS.keys() <= set(ps.metrics.Record.__dataclass_fields__)
+
+
+def test_any_function_is_a_metric_and_seeds_decide():
+    rows = attack(np.arange(50) % 3 == 0, np.linspace(0.2, 0.9, 50))
+    one, two, three = (
+        ps.metrics.bootstrap(rows, lambda some: some["confidence"].median(), seed=seed) for seed in (1, 1, 2)
+    )
+    assert one == two != three
+    assert one.value == rows["confidence"].median()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda rows: rows.filter(pl.col("user") > 0), "must be of the same users"),
+        (lambda rows: rows.clear(), "must have at least one user"),
+        (lambda rows: rows.drop("confidence"), "must have a column 'confidence'"),
+        (lambda rows: rows.with_columns(n=pl.Series([1, 2] * 5)), "must be of one adversary at one n"),
+    ],
+)
+def test_other_tables_are_refused(change, says):
+    rows = attack([True] * 10)
+    with pytest.raises(ps.InputError, match=says):
+        ps.metrics.difference(rows, change(rows))
+
+
+def test_unknown_metrics_are_refused():
+    rows = attack([True] * 10)
+    with pytest.raises(ps.InputError, match="did you mean 'auc_pn'"):
+        ps.metrics.difference(rows, rows, "auc_pm")
+    with pytest.raises(ps.InputError, match="a metric must return a number"):
+        ps.metrics.bootstrap(rows, lambda some: "much")
