@@ -155,7 +155,7 @@ def test_any_column_is_drawn_against_any_key(tmp_path):
     some = done.results.filter(
         (pl.col("n") == 5) & (pl.col("mechanism.epsilon") == 3.5) & (pl.col("popularity.exponent") == 1.0)
     )
-    (row,) = [row for row in rows if (row["panel"], row["line"], row["x"]) == ("5", "3.5", 1.0)]
+    (row,) = [row for row in rows if (row["panel"], row["line"], row["x"]) == ("n = 5", "mechanism.epsilon = 3.5", 1.0)]
     assert row["y"] == pytest.approx(some["brier"].mean(), rel=1e-4)
     for wrong in ({"y": "adversary"}, {"y": "nope"}, {"x": "nope"}):
         with pytest.raises(ps.InputError, match="must be a"):

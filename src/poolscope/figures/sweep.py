@@ -13,6 +13,9 @@ from poolscope.figures.saving import Figure, slug
 from poolscope.figures.style import Picture, tooltip
 from poolscope.workflows.sweep import Sweep
 
+NAMES = ("adversary", "mechanism.kind")
+"""Columns whose values need no explanation."""
+
 USUAL = ("auc_pn", "exposed_90")
 """Columns that a folder's figures show."""
 
@@ -64,8 +67,8 @@ def sweep_plot(
     across = pl.col(x) if results[x].dtype.is_numeric() else pl.col(x).cast(pl.String)
     table = table.select(
         across.alias("x"),
-        pl.col(color).cast(pl.String).alias("line"),
-        (pl.col(panel).cast(pl.String) if panel else pl.lit("")).alias("panel"),
+        _labels(color).alias("line"),
+        (_labels(panel) if panel else pl.lit("")).alias("panel"),
         "y",
         "low",
         "high",
@@ -103,6 +106,12 @@ def sweep_plot(
     if panel is None:
         return style.single(layers, table, height=280, legend=lines)
     return style.panels(layers, {"rows": table}, "panel", list(dict.fromkeys(table["panel"])), legend=lines)
+
+
+def _labels(column: str) -> pl.Expr:
+    """Return the values of a column as labels: names as they are, other values after the name of their key."""
+    values = pl.col(column).cast(pl.String)
+    return values if column in NAMES else pl.format("{} = {}", pl.lit(column), values)
 
 
 def pictures(sweep: Sweep) -> Iterator[Figure]:
