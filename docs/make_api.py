@@ -23,7 +23,7 @@ GROUPS = {
     "Execution and errors": ("Local Dask Progress InputError PoolscopeError", ""),
 }
 
-SPACES = ("mechanisms", "popularity", "priors", "metrics", "figures")
+SPACES = ("mechanisms", "popularity", "priors", "metrics", "figures", "random")
 
 HEAD = """# Python API
 
@@ -44,6 +44,7 @@ api/popularity
 api/priors
 api/metrics
 api/figures
+api/random
 api/examples
 ```
 """

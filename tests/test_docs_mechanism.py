@@ -36,12 +36,12 @@ def test_the_game_is_played(world):
 
 
 def test_the_promise_is_kept(world):
-    _, (_, verdict, _) = world
+    _, (_, _, verdict, _) = world
     assert verdict[0].startswith("True")
 
 
 def test_the_estimated_channel_shows_its_uncertainty(world):
-    names, (_, _, lines) = world
+    names, (_, _, _, lines) = world
     assert len(lines) == 5
     truth, channel = names["nearby"].mechanism.distribution, names["channel"]
     z = (channel.matrix - truth) / channel.errors

@@ -14,7 +14,7 @@ import pytest
 import poolscope
 
 DOCS = Path(__file__).parent.parent / "docs"
-SPACES = ("mechanisms", "popularity", "priors", "metrics", "figures")
+SPACES = ("mechanisms", "popularity", "priors", "metrics", "figures", "random")
 SCRIPT = Path(__file__).parent / "typed" / "every_public_name.py"
 
 

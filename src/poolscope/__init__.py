@@ -51,6 +51,7 @@ __all__ = [
     "posterior_of_likelihood",
     "priors",
     "provenance",
+    "random",
     "reproduce",
     "summarize",
     "sweep",
@@ -58,6 +59,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from poolscope import figures, mechanisms, metrics
+    from poolscope.core import keyed as random
     from poolscope.core.dask import Dask
     from poolscope.core.errors import InputError, PoolscopeError
     from poolscope.core.executors import Local
@@ -151,6 +153,7 @@ else:
         "mechanisms": "mechanisms",
         "metrics": "metrics",
         "popularity": "population.popularity",
+        "random": "core.keyed",
     }
 
     def __getattr__(name):

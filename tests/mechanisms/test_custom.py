@@ -42,6 +42,13 @@ class Own:
         return np.log(np.where(reports[:, None] == np.arange(12), self.keep, (1 - self.keep) / 11))
 
 
+class Factor(Own):
+    """The same with likelihoods that leave out a factor, so that nothing says which reports there are."""
+
+    def log_likelihood(self, reports):
+        return super().log_likelihood(reports) + 1.0
+
+
 class Columns(Own):
     """The same with reports of two columns, one of them a vector."""
 
@@ -122,9 +129,11 @@ def test_what_it_states_is_used():
     assert telling.report_columns["low"].size == 4
     with pytest.raises(InputError, match=r"does not declare the columns of its reports.*report_columns"):
         _ = silent.report_columns
-    assert frequencies(silent, {"report": np.array([1])}).method == "ibu", "its likelihoods are all that it states"
+    assert frequencies(silent, {"report": np.array([1])}).method == "regression", "its likelihoods sum to 1"
+    unlisted = adapt(Factor(), 12)
+    assert frequencies(unlisted, {"report": np.array([1])}).method == "ibu", "its likelihoods are all that it states"
     with pytest.raises(InputError, match="has no frequency estimate, got 'Adapted'"):
-        frequencies(silent, {"report": np.array([1])}, "linear")
+        frequencies(unlisted, {"report": np.array([1])}, "linear")
 
 
 class Supporting(Own):
@@ -221,7 +230,9 @@ def test_it_can_have_memory():
     assert len(set(reports["report"][[0, 2, 3]].tolist())) == 1
     assert posterior(memory, reports, ORACLE)[-1].sum() == pytest.approx(1)
     with pytest.raises(InputError, match="must have a method `log_base_measure` where devices memoize"):
-        posterior(Memoized(adapt(Own(), UNIVERSE)), reports, ORACLE)
+        posterior(Memoized(adapt(Factor(), UNIVERSE)), reports, ORACLE)
+    exact = posterior(Memoized(adapt(Own(), UNIVERSE)), reports, ORACLE)
+    np.testing.assert_allclose(exact, posterior(memory, reports, ORACLE), atol=1e-12)
 
 
 def test_impossible_reports_are_impossible():

@@ -277,6 +277,12 @@ def numbers(game: ps.Game, outcomes: pl.DataFrame) -> None:
     )
 
 
+def draws() -> None:
+    """What a mechanism's own ``report`` draws from."""
+    keys = ps.random.child_keys(np.arange(3, dtype=np.uint64), 1)
+    print(ps.random.uniforms(keys, 0), ps.random.integers(keys, 1, 6), ps.random.normals(keys, 2))
+
+
 def figures(game: ps.Game, outcomes: pl.DataFrame) -> None:
     """Every figure, saved."""
     universe, rows = game.universe, ps.metrics.select(outcomes, "strong", 10)
@@ -314,6 +320,7 @@ def main() -> None:
     devices(mechanisms(game.universe))
     numbers(game, outcomes)
     figures(game, outcomes)
+    draws()
 
 
 if __name__ == "__main__":

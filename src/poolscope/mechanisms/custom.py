@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects, report_count
+from poolscope.core.keyed import uniforms
+from poolscope.mechanisms.protocols import (
+    HasLikelihood,
+    PoolWeights,
+    ReportColumn,
+    Reports,
+    check_objects,
+    distinct,
+    report_count,
+)
 from poolscope.mechanisms.pure import (
     CELLS_LISTED,
+    TOLERANCE,
     Likelihood,
     SupportOracle,
+    all_probabilities,
     declared_columns,
     enumerate_reports,
     missing_base_measure,
 )
 from poolscope.population.universe import Universe
+
+#: Reports that are drawn to test a table against the mechanism.
+SAMPLES = 20_000
 
 #: Name of the column of a mechanism whose reports are one array.
 REPORT = "report"
@@ -46,12 +63,51 @@ class CustomMechanism(Protocol):
         ...
 
 
+class _Table(NamedTuple):
+    """All reports of a mechanism, and (objects, reports) their cumulative probabilities."""
+
+    reports: Reports
+    cumulative: Floats
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        """Draw a report for each object from its key."""
+        draws, which = uniforms(np.asarray(keys, dtype=np.uint64)), np.empty(len(objects), dtype=np.int64)
+        for z in np.unique(objects):
+            rows = objects == z
+            cumulative = self.cumulative[z] / self.cumulative[z, -1]
+            which[rows] = np.searchsorted(cumulative, draws[rows], side="right")
+        return {name: column[which] for name, column in self.reports.items()}
+
+    def fits(self, objects: Objects, sampled: Reports, probabilities: Floats) -> bool:
+        """Return whether samples follow the table; a true mechanism fails once in a million times."""
+        both = {name: np.concatenate([column, sampled[name]]) for name, column in self.reports.items()}
+        size = report_count(self.reports)
+        _, which = distinct({name: np.ascontiguousarray(column) for name, column in both.items()})
+        place = np.full(which.max() + 1, -1)
+        place[which[:size]] = np.arange(size)
+        found = place[which[size:]]
+        if np.any(found < 0) or np.any(probabilities[found, objects] <= 0):
+            return False
+        # how often each report was sent, and how often each object's likeliest one, against what the table expects
+        counts = np.bincount(objects, minlength=probabilities.shape[1])
+        expected, spread = probabilities @ counts, (probabilities * (1 - probabilities)) @ counts
+        seen = np.bincount(found, minlength=size)
+        chance = probabilities.max(axis=0)[objects]
+        hits = float(np.sum(found == probabilities.argmax(axis=0)[objects]))
+        limit = -float(special.ndtri(5e-7 / (size + 1)))
+        close = np.abs(seen - expected) <= limit * np.sqrt(spread) + limit**2 + 1
+        near = abs(hits - chance.sum()) <= limit * np.sqrt(float(np.sum(chance * (1 - chance)))) + limit**2 + 1
+        return bool(np.all(close) and near)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Adapted(Likelihood):
     """A custom mechanism with the interface of the built-in ones (see `adapt`).
 
     Every report is drawn by a separate call, with a generator seeded by the report's key. A report therefore depends
-    neither on the user's other reports nor on blocks and threads.
+    neither on the user's other reports nor on blocks and threads. Where the output space is small and the likelihoods
+    sum to 1 over it, they are tabulated, and reports are drawn from the table; samples of the mechanism that contradict
+    the table are a warning, and the mechanism is called.
 
     Examples
     --------
@@ -96,6 +152,8 @@ class Adapted(Likelihood):
         fast = getattr(self.mechanism, "report", None)
         if fast is not None and not _is_bypassed(type(self.mechanism), "report", "obfuscate"):
             return as_columns(fast(objects, keys), len(objects))[0]
+        if self._table is not None:
+            return self._table.report(objects, keys)
         seek = _streams()
         made = [as_columns(self.mechanism.obfuscate(objects[i : i + 1], seek(key)), 1)[0] for i, key in enumerate(keys)]
         if not made:
@@ -123,7 +181,29 @@ class Adapted(Likelihood):
         return reports[REPORT] if self.bare else reports
 
     def mass(self, reports: Reports | NDArray[Any], pool_weights: PoolWeights) -> Floats:
-        return super().mass(as_columns(reports)[0], pool_weights)
+        """Compute the masses of the distinct reports once each."""
+        columns = as_columns(reports)[0]
+        first, which = distinct(columns)
+        return super().mass({name: column[first] for name, column in columns.items()}, pool_weights)[which]
+
+    @cached_property
+    def _table(self) -> _Table | None:
+        """All reports and their probabilities; None where the output space is large, or samples contradict them."""
+        found = all_probabilities(cast(HasLikelihood, self))
+        if found is None:
+            return None
+        table = _Table(found[0], np.cumsum(found[1].T / found[1].sum(axis=0)[:, None], axis=1))
+        objects = np.arange(SAMPLES) % self.universe
+        sampled = as_columns(self.mechanism.obfuscate(objects, np.random.default_rng(0)), SAMPLES)[0]
+        if self._as_template(sampled) is not None and table.fits(objects, sampled, found[1]):
+            return table
+        name = type(self.mechanism).__name__
+        warnings.warn(
+            f"{name}: samples of obfuscate do not fit log_likelihood; each report is drawn by obfuscate, which is "
+            "slower; poolscope check tests the two against each other",
+            stacklevel=2,
+        )
+        return None
 
     def all_reports(self) -> Reports | None:
         """Return every report, from the mechanism's own list or its columns; None where the output space is large."""
@@ -131,8 +211,23 @@ class Adapted(Likelihood):
         if offered is not None:
             listed = offered()
             return None if listed is None else self._as_template(as_columns(listed)[0])
+        if getattr(self.mechanism, "report_columns", None) is None:
+            return self._guessed_reports()
         found = enumerate_reports(declared_columns(self), CELLS_LISTED // self.universe)
         return None if found is None else self._as_template(found)
+
+    def _guessed_reports(self) -> Reports | None:
+        """Return the object numbers if they are all reports: probabilities that sum to 1 leave room for no other."""
+        column = self.template.get(REPORT)
+        if not self.bare or column is None or column.ndim > 1 or not np.issubdtype(column.dtype, np.integer):
+            return None
+        numbers = np.arange(self.universe).astype(column.dtype)
+        try:
+            with np.errstate(all="ignore"):
+                sums = np.exp(self.log_likelihood({REPORT: numbers})).sum(axis=0)
+        except Exception:  # a mechanism with other reports may raise anything
+            return None
+        return {REPORT: numbers} if np.all(np.abs(sums - 1.0) < TOLERANCE) else None
 
     def _as_template(self, reports: Reports) -> Reports | None:
         """Return the reports with the types of the template; None where columns or shapes differ."""
