@@ -40,7 +40,7 @@ def integers(keys: Keys, index: int, high: ArrayLike) -> Integers:
 
     Examples
     --------
-    >>> ps.random.integers(np.arange(1000, dtype=np.uint64), 0, 6).max()
+    >>> int(ps.random.integers(np.arange(1000, dtype=np.uint64), 0, 6).max())
     5
     """
     limit = np.asarray(high)
