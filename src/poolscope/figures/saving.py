@@ -75,6 +75,16 @@ def check(form: str, width: str) -> Any:
     return vl_convert
 
 
+def notebook_image(chart: Picture) -> str | None:
+    """Return a chart as SVG that fits the column of a notebook; None where vl-convert is not installed."""
+    try:
+        data = _converted(chart, "svg", "page").decode()
+    except PoolscopeError:
+        return None
+    # as wide as it was drawn, but no wider than its column
+    return data.replace("<svg ", '<svg style="max-width: 100%; height: auto" ', 1)
+
+
 def _converted(chart: Picture, form: str, width: str) -> bytes:
     vl_convert = check(form, width)
     spec, pixels = _for_print(specification(chart, text=PAPER_TEXT)), WIDTHS[width] * PIXELS

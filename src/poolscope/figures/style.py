@@ -249,8 +249,29 @@ def single(layers: Sequence[Picture], table: pl.DataFrame, *, height: float, leg
     return _finished(chart, {"rows": table}, _layout(1, 1, legend))
 
 
+class _ShownOffline:
+    """A chart that a notebook shows as an image as wide as its column, without a network."""
+
+    def _repr_mimebundle_(self, *arguments: Any, **options: Any) -> Any:
+        from poolscope.figures.saving import notebook_image
+
+        image = notebook_image(self)
+        # without vl-convert, as Altair shows a chart
+        return super()._repr_mimebundle_(*arguments, **options) if image is None else {"image/svg+xml": image}  # type: ignore[misc]
+
+
+class _Panels(_ShownOffline, alt.FacetChart):
+    pass
+
+
+class _Single(_ShownOffline, alt.LayerChart):
+    pass
+
+
 def _finished(chart: Picture, tables: Mapping[str, pl.DataFrame], layout: dict[str, float]) -> Picture:
     """Return the chart with its data, added last because Altair copies a chart at every step."""
+    # past Altair, which takes any attribute for one of the specification
+    object.__setattr__(chart, "__class__", _Panels if isinstance(chart, alt.FacetChart) else _Single)
     chart.usermeta = layout
     chart.datasets = {name: rows(table) for name, table in tables.items()}
     return chart
