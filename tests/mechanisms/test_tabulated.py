@@ -1,4 +1,4 @@
-"""Custom mechanisms with few reports are tabulated: the same law, drawn from keys, unless samples contradict it."""
+"""Custom mechanisms with few reports are tabulated: the same distribution, drawn from keys, unless samples contradict it."""
 
 import warnings
 from typing import ClassVar
@@ -21,9 +21,9 @@ class Nearby:
 
     def __init__(self, size=SIZE, rate=0.2, skew=0.0):
         weight = np.exp(-rate * np.abs(np.subtract.outer(np.arange(size), np.arange(size))))
-        self.law = weight / weight.sum(axis=1, keepdims=True)
+        self.distribution = weight / weight.sum(axis=1, keepdims=True)
         # what is sent in truth
-        self.sent = (1 - skew) * self.law + skew * np.eye(size)
+        self.sent = (1 - skew) * self.distribution + skew * np.eye(size)
         self.calls = 0
 
     def obfuscate(self, objects, rng):
@@ -31,7 +31,7 @@ class Nearby:
         return (self.sent.cumsum(axis=1)[objects, :-1] <= rng.random((len(objects), 1))).sum(axis=1)
 
     def log_likelihood(self, reports):
-        return np.log(self.law[:, reports]).T
+        return np.log(self.distribution[:, reports]).T
 
 
 class Pairs(Nearby):
@@ -61,9 +61,9 @@ def test_reports_follow_the_law_without_a_call_for_each(kind):
     found = drawn(mechanism, 3)
     assert own.calls < 5
     values = found["near"] if kind is Pairs else found["report"]
-    seen, wanted = np.bincount(values, minlength=SIZE), own.law[3] * values.size
+    seen, wanted = np.bincount(values, minlength=SIZE), own.distribution[3] * values.size
     assert stats.chisquare(seen, wanted).pvalue > 1e-4
-    assert stats.chisquare(seen, own.law[4] * values.size).pvalue < 1e-9, "the negative control"
+    assert stats.chisquare(seen, own.distribution[4] * values.size).pvalue < 1e-9, "the negative control"
     if kind is Pairs:
         assert abs(found["coin"].mean() - 0.5) < 4 * 0.5 / values.size**0.5
 
