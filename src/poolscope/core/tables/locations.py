@@ -144,18 +144,23 @@ def _label(text: str) -> str:
 
 
 def without_secrets(text: str, address: str) -> str:
-    """Return a library's message in one line, with everything of an address that its label omits as ``***``."""
+    """Return a library's message in one line, with everything of an address that its label omits as ``***``.
+
+    A library may cut an address elsewhere, where a password is not quoted: fragments are replaced too.
+    """
     rest = address.partition("://")[2]
-    userinfo = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[0]
-    userinfo = userinfo or (rest.rpartition("@")[0] if scheme_of(address) in DATABASES else "")
-    query = rest.partition("?")[2]
-    secrets = {address, userinfo, query, *userinfo.split(":", 1)[1:]}
-    secrets |= {value for _, value in parse_qsl(query, keep_blank_values=False)}
-    secrets |= {part.partition("=")[2] for part in query.split("&")}
-    secrets |= {unquote(secret) for secret in secrets}
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
+    parts = {address, *re.split(r"[?#]", rest), *rest.rpartition("@")[0].split(":", 1), *_fragments(rest)}
+    parts |= {value for _, value in parse_qsl(rest.partition("?")[2])}
+    parts |= {unquote(part) for part in parts}
+    shown = _label(address)
+    for secret in sorted(parts, key=len, reverse=True):
+        if secret and secret not in shown:
+            text = text.replace(secret, "***")
     return one_line(text)
+
+
+def _fragments(rest: str) -> list[str]:
+    return [part for part in re.split(r"[:/@?#&=]+", rest) if len(part) > 2]
 
 
 def without_credentials(arguments: Sequence[str]) -> list[str]:

@@ -270,11 +270,22 @@ def arrow_batches(file: Path, select: Select) -> Frames:
             import pyarrow.ipc
 
             with pyarrow.OSFile(str(file)) as source:
-                yield from stream_batches(pyarrow.ipc.open_stream(source), select)
+                yield from _validated_batches(pyarrow.ipc.open_stream(source), select)
             return
         size = STREAM_FACTOR * file.stat().st_size
         check_memory_for_file("an Arrow stream", size, file, "install pyarrow, which reads it in batches")
         yield from stream_batches(pl.read_ipc_stream(file), select)
+
+
+def _validated_batches(stream: Any, select: Select) -> Frames:
+    """Read a stream of pyarrow; a damaged batch is refused before polars, which trusts it, would read it."""
+    columns, row = select(stream.schema.names), 1
+    for batch in stream:
+        batch.validate(full=True)
+        for start in range(0, batch.num_rows, STREAM_ROWS):
+            frame = pl.DataFrame(batch.select(columns).slice(start, STREAM_ROWS))
+            yield row, frame
+            row += frame.height
 
 
 def stream_batches(stream: Any, select: Select) -> Frames:
@@ -297,9 +308,10 @@ def arrow_errors(rule: str, shown: Callable[[str], str] = one_line) -> Iterator[
     try:
         with suppressed():
             yield
-    except (InputError, MemoryError):
+    except InputError:
         raise
-    except pl.exceptions.PanicException:
+    except (MemoryError, pl.exceptions.PanicException):
+        # a damaged file may declare any size
         raise InputError(f"is damaged: {rule}") from None
     except (pl.exceptions.PolarsError, OSError, ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise InputError(f"{rule}: {shown(str(error))[:160]}") from None

@@ -157,7 +157,7 @@ def _library_errors(address: str) -> Iterator[None]:
     try:
         with arrow_errors("cannot be read", shown):
             yield
-    except (InputError, MemoryError):
+    except InputError:
         raise
     except Exception as error:
         # each driver has exceptions of its own; none is shown as a cause, as its text may have the address
