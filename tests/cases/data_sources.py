@@ -3,11 +3,14 @@
 import gzip
 import io
 import os
+import re
 import shutil
 import socket
 import sqlite3
 import subprocess
+import threading
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import polars as pl
@@ -143,3 +146,46 @@ def object_store():
         yield client, environment | {name.upper(): value for name, value in keys.items()}
     finally:
         server.stop()
+
+
+@contextmanager
+def web_server(files):
+    """Serve contents by their paths, with ranges as real servers do; yield the address and the list of requests."""
+    requests = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self):
+            self.answer()
+
+        def do_GET(self):
+            self.wfile.write(self.answer())
+
+        def answer(self):
+            requests.append(self.path)
+            data = files.get(self.path.partition("?")[0])
+            part, status = data or b"", 200 if data else 404
+            wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+            if data and wanted:
+                low = int(wanted[1]) if wanted[1] else max(0, len(data) - int(wanted[2]))
+                high = min(len(data) - 1, int(wanted[2])) if wanted[1] and wanted[2] else len(data) - 1
+                part, status = data[low : high + 1], 206
+            self.send_response(status)
+            if status == 206:
+                self.send_header("Content-Range", f"bytes {low}-{high}/{len(data)}")
+            self.send_header("Content-Length", str(len(part)))
+            self.send_header("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")
+            self.end_headers()
+            return part
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", requests
+    finally:
+        server.shutdown()
+        server.server_close()

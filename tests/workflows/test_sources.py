@@ -3,8 +3,12 @@
 import io
 import json
 import random
+import subprocess
 import sys
+import tempfile
+import time
 import uuid
+from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote
 
@@ -20,6 +24,7 @@ from cases.data_sources import (
     object_store,
     postgresql_programs,
     postgresql_server,
+    web_server,
     write_duckdb,
     write_file,
     write_sqlite,
@@ -57,10 +62,7 @@ def small(tmp_path_factory):
 def server(small, tmp_path_factory):
     if postgresql_programs() is None:
         pytest.skip("PostgreSQL is not installed")
-    # a user of its own has to enter the folder
-    import tempfile
-    from pathlib import Path
-
+    # not a folder of pytest, which the server's own user may not enter
     with tempfile.TemporaryDirectory(prefix="pg") as folder, postgresql_server(Path(folder)) as (port, sockets):
         address = f"postgresql://ann:{QUOTED_PASSWORD}@127.0.0.1:{port}/postgres"
         fill_postgresql(address, small.frame)
@@ -234,6 +236,21 @@ def test_an_object_store(small, tmp_path, store, monkeypatch, name):
     same(small, tmp_path, f"s3://reports/{name}", allow_network=True)
 
 
+@pytest.mark.parametrize("name", ["r.parquet", "r.csv", "r.jsonl.gz", "r.arrow"])
+def test_a_web_server(small, tmp_path, name):
+    """Also where the address is signed: its query is sent, and is not shown."""
+    files = {f"/{name}": write_file(tmp_path, small.frame, name).read_bytes()}
+    with web_server(files) as (address, requests):
+        with pytest.raises(InputError, match="the network is not used unless you allow it"):
+            ps.attack(f"{address}/{name}", small.scenario)
+        assert requests == []
+        same(small, tmp_path, f"{address}/{name}?signature=s3cr3t", allow_network=True)
+        assert all(path.endswith("?signature=s3cr3t") for path in requests)
+        with pytest.raises(InputError, match="cannot be read") as caught:
+            ps.attack(f"{address}/none-{name}?signature=s3cr3t", small.scenario, allow_network=True)
+    assert "s3cr3t" not in str(caught.value)
+
+
 def test_partitions_in_an_object_store(small, tmp_path, store, monkeypatch):
     for key, value in store.environment.items():
         monkeypatch.setenv(key, value)
@@ -291,6 +308,27 @@ def test_nothing_is_left_where_a_database_fails_in_the_middle(small, tmp_path, s
     with pytest.raises(InputError, match="division by zero"):
         ps.attack(server.address, small.scenario, query=query, out=tmp_path / "o.parquet")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_kill_in_the_middle_of_a_database_read_loses_nothing(small, tmp_path, server):
+    """No output is there, the next run removes what was left, and its posteriors are the same."""
+    slow = QUERY.replace("hash,", "hash + coalesce(length(pg_sleep(0.05)::text), 0) AS hash,")
+    options = ("--scenario", str(small.scenario.file), "--out", "o.parquet", "--query")
+    command = [sys.executable, "-m", "poolscope", "attack", server.address, *options, slow]
+    killed = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".poolscope.*/rows")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    killed.kill()
+    killed.communicate()
+    assert killed.returncode == -9
+    assert not (tmp_path / "o.parquet").exists()
+    assert list(tmp_path.glob(".poolscope.*"))
+    done = poolscope("attack", server.address, *options, QUERY, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["o.parquet"]
+    assert_frame_equal(pl.read_parquet(tmp_path / "o.parquet"), small.expected, check_exact=True)
 
 
 def test_estimate_obfuscate_and_traces(small, tmp_path):
