@@ -8,6 +8,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -189,3 +190,28 @@ def web_server(files):
     finally:
         server.shutdown()
         server.server_close()
+
+
+#: Reads a source in a process of its own, and prints the growth of its peak memory in bytes.
+MEASURED = """
+import resource, sys
+import polars as pl
+from poolscope.core.tables import SourceOptions, opened
+def read(data, options):
+    with opened(data, [("user",), ("value",)], options) as source:
+        return sum(batch.frame.height for batch in source.batches(("user", "value")))
+small, data, small_query, query, time = sys.argv[1:]
+options = [SourceOptions.of(time=time or None, query=asked or None) for asked in (small_query, query)]
+read(small, options[0])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+rows = read(data, options[1])
+print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
+"""
+
+
+def memory_growth(small, large, small_query, query, time):
+    """Read a small and then a large source; return the rows of the second, and the growth of the peak in bytes."""
+    command = [sys.executable, "-c", MEASURED, small, large, small_query, query, time]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows, growth = map(int, done.stdout.split())
+    return rows, growth

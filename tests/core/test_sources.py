@@ -4,13 +4,12 @@ import gzip
 import io
 import random
 import sqlite3
-import subprocess
-import sys
 
 import numpy as np
 import polars as pl
 import pytest
 import zstandard
+from cases.data_sources import memory_growth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -264,23 +263,6 @@ def test_kinds_of_time(values):
     assert np.argsort(numbers.to_numpy()).tolist() == sorted(range(len(values)), key=lambda i: key(values[i]))
 
 
-#: Reads a source in a process of its own, and prints the growth of its peak memory in bytes.
-MEASURED = """
-import resource, sys
-import polars as pl
-from poolscope.core.tables import SourceOptions, opened
-def read(data, options):
-    with opened(data, [("user",), ("value",)], options) as source:
-        return sum(batch.frame.height for batch in source.batches(("user", "value")))
-small, data, query, time = sys.argv[1:]
-options = SourceOptions.of(time=time or None, query=query or None)
-read(small, options)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-rows = read(data, options)
-print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
-"""
-
-
 def write_many(folder, kind, rows):
     """Write so many rows of about 200 bytes, and return the source."""
     path = folder / f"{rows}.{kind}"
@@ -323,9 +305,6 @@ def test_memory_is_bounded_at_ten_times_the_data(tmp_path, kind, time):
     """A source of 400 MB takes hardly more memory than one of 40 MB."""
     small, large = (write_many(tmp_path, kind, rows) for rows in (200_000, 2_000_000))
     query = "SELECT * FROM t" if kind in ("sqlite", "duckdb") else ""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, small, large, query, time], capture_output=True, text=True, check=True
-    )
-    rows, growth = map(int, done.stdout.split())
+    rows, growth = memory_growth(small, large, query, query, time)
     assert rows == 2_000_000
     assert growth < 150 << 20

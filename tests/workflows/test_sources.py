@@ -3,6 +3,8 @@
 import io
 import json
 import random
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,7 @@ from cases.data_sources import (
     as_bits,
     compressed,
     fill_postgresql,
+    memory_growth,
     object_store,
     postgresql_programs,
     postgresql_server,
@@ -331,6 +334,15 @@ def test_a_kill_in_the_middle_of_a_database_read_loses_nothing(small, tmp_path, 
     assert_frame_equal(pl.read_parquet(tmp_path / "o.parquet"), small.expected, check_exact=True)
 
 
+@pytest.mark.slow
+def test_memory_of_a_server_is_bounded_at_ten_times_the_data(server):
+    query = "SELECT repeat('u', 180) || i AS \"user\", i AS value FROM generate_series(1, {}) i"
+    queries = [query.format(rows) for rows in (200_000, 2_000_000)]
+    rows, growth = memory_growth(server.address, server.address, *queries, "")
+    assert rows == 2_000_000
+    assert growth < 150 << 20
+
+
 def test_estimate_obfuscate_and_traces(small, tmp_path):
     """The same result from a frame as from a file, for every workflow."""
     one, other = (
@@ -394,3 +406,37 @@ def test_recorded_users_in_many_files(tmp_path):
         found.append(json.loads((out / "summary.json").read_text())["results"])
         assert len(json.loads((out / "manifest.json").read_text())["inputs"][traces]) == 64
     assert all(one == found[0] for one in found)
+
+
+def test_the_guide_runs_as_it_is_written(small, tmp_path, monkeypatch):
+    """Its commands on files and databases, and its Python."""
+    page = (Path(__file__).parents[2] / "docs/guides/sources.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(Path(small.scenario.file).read_text())
+    (tmp_path / "logs").mkdir()
+    small.frame.write_parquet("reports.parquet")
+    for name in ("monday.csv.gz", "tuesday.csv.gz", "logs/a.jsonl.zst"):
+        write_file(tmp_path, small.frame, name)
+    named = small.frame.rename({"user": "device_id", "bits": "payload"}).with_row_index("received_at")
+    write_sqlite(tmp_path / "reports.db", small.frame)
+    write_duckdb(tmp_path / "reports.duckdb", small.frame)
+    shell = re.findall(r"(?m)^(?:zcat .* \| )?poolscope (.*)$", page)
+    assert len(shell) > 6
+    ran = 0
+    for line in shell:
+        arguments = shlex.split(line)
+        if "reports.d" in line:
+            arguments += ["--column", "user=device", "--column", "bits=payload"]
+            arguments = ["id" if argument == "received_at" else argument for argument in arguments]
+        elif "--column" in arguments:
+            for path in (tmp_path / "logs").iterdir():
+                path.unlink()
+            named.write_parquet("logs/a.parquet")
+        elif "postgresql" in line or "--allow-network" in line or "-" in arguments:
+            continue
+        done = poolscope(*arguments, *(["--overwrite"] if "--out" in arguments else []), cwd=tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
+        ran += 1
+    assert ran == 6
+    for code in re.findall(r"(?ms)^```python\n(.*?)^```", page):
+        exec(code, {})

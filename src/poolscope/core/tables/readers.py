@@ -264,7 +264,7 @@ def arrow_batches(file: Path, select: Select) -> Frames:
         is_file = stream.read(6) == b"ARROW1"
     with arrow_errors("must be an Arrow file"):
         if is_file:
-            yield from scanned_batches(pl.scan_ipc(file, glob=False, hive_partitioning=False), select)
+            yield from _sliced_batches(file, select)
             return
         with suppress(ImportError):
             import pyarrow.ipc
@@ -275,6 +275,16 @@ def arrow_batches(file: Path, select: Select) -> Frames:
         size = STREAM_FACTOR * file.stat().st_size
         check_memory_for_file("an Arrow stream", size, file, "install pyarrow, which reads it in batches")
         yield from stream_batches(pl.read_ipc_stream(file), select)
+
+
+def _sliced_batches(file: Path, select: Select) -> Frames:
+    """Read an Arrow file in slices, as a streaming scan would read ahead without bound."""
+    table = pl.scan_ipc(file, glob=False, hive_partitioning=False)
+    columns = select(table.collect_schema().names())
+    height = table.select(pl.len()).collect().item()
+    rows = max(64, min(1 << 16, BATCH_BYTES * height // max(1, file.stat().st_size)))
+    for start in range(0, height, rows):
+        yield start + 1, table.select(columns).slice(start, rows).collect()
 
 
 def _validated_batches(stream: Any, select: Select) -> Frames:
@@ -290,11 +300,7 @@ def _validated_batches(stream: Any, select: Select) -> Frames:
 
 def stream_batches(stream: Any, select: Select) -> Frames:
     """Read an object with the Arrow C stream interface, batch by batch."""
-    yield from scanned_batches(pl.scan_arrow_c_stream(stream), select)
-
-
-def scanned_batches(table: pl.LazyFrame, select: Select) -> Frames:
-    """Run a scan in streaming mode."""
+    table = pl.scan_arrow_c_stream(stream)
     columns, row = select(table.collect_schema().names()), 1
     for frame in table.select(columns).collect_batches(chunk_size=STREAM_ROWS, maintain_order=True, lazy=True):
         if frame.height:

@@ -25,9 +25,9 @@ from poolscope.core.tables.readers import (
     Reader,
     Select,
     arrow_errors,
-    scanned_batches,
     stream_batches,
 )
+from poolscope.core.tables.reading import labeled, parquet_batches
 
 #: Records of JSON Lines from which polars infers types.
 INFERRED_RECORDS = 10_000
@@ -51,7 +51,7 @@ def remote_reader(place: Location, *, allow_network: bool, query: str | None, fo
             if place.compression and place.format not in (*SEPARATORS, "jsonl"):
                 raise InputError("must not be compressed where it is read over the network", value=place.compression)
             return Reader(
-                label=place.label, text=place.format in SEPARATORS, read=lambda select: _scanned(place, select)
+                label=place.label, text=place.format in SEPARATORS, read=lambda select: _scanned(place, folder, select)
             )
         if query is None:
             remedy = 'add `query`, as "SELECT user, hash, bits FROM reports ORDER BY id"'
@@ -88,8 +88,9 @@ def _is_local(host: str) -> bool:
     return name == "localhost" or (name.startswith("127.") and name.replace(".", "").isdigit())
 
 
-def _scanned(place: Location, select: Select) -> Frames:
-    """Read files of an object store or a web server by polars."""
+def _scanned(place: Location, folder: Path, select: Select) -> Frames:
+    """Read files of an object store or a web server by polars, through a copy of the columns that are needed."""
+    copy = folder / f"remote-{len(list(folder.iterdir()))}.parquet"
     address = place.address
     assert address is not None
     web = place.scheme in ("https", "http")
@@ -105,7 +106,12 @@ def _scanned(place: Location, select: Select) -> Frames:
         else:
             scan: Any = pl.scan_parquet if place.format == "parquet" else pl.scan_ipc
             table = scan(address, hive_partitioning=not web, **options)
-        yield from scanned_batches(table, select)
+        columns = select(table.collect_schema().names())
+        # a sink holds little, whatever it reads; batches of a scan would be read ahead without bound
+        table.select(columns).sink_parquet(copy, compression="uncompressed", statistics=False, maintain_order=True)
+    with labeled(copy, place.label):
+        yield from parquet_batches(copy, lambda _: columns)
+    copy.unlink()
 
 
 #: Scheme -> module of its driver.
@@ -130,9 +136,10 @@ def _queried(place: Location, query: str, folder: Path, select: Select) -> Frame
         check_regular(path)
     with located(file=place.label), _library_errors(address):
         if scheme == "duckdb":
-            # the query cannot read or write other files, nor use the network
+            # the query cannot read or write other files, nor use the network; its progress is not printed
             settings = {"enable_external_access": "false", "memory_limit": DUCKDB_MEMORY, "temp_directory": str(folder)}
             with closing(driver.connect(str(path), read_only=True, config=settings)) as connection:
+                connection.execute("SET enable_progress_bar = false").fetchall()
                 relation = connection.sql(query)
                 if relation is None:
                     raise InputError("the query must return rows")
