@@ -57,6 +57,8 @@ AT_HOME = {
     "platformdirs": ("html.render",),
     "emoji": ("population.builtin",),
     "pandas": ("metrics.tables",),
+    "pyarrow": ("core.tables.readers",),
+    "zstandard": ("core.tables.readers",),
 }
 
 #: Folders of tests that are no layer: slow independent oracles, what several tests share, and a user's script.

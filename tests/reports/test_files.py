@@ -176,7 +176,12 @@ def test_quotes_over_the_edge_of_a_batch(tmp_path):
 WRONG_CSV = [
     (CMS, b"", "must not be empty"),
     (CMS, CSV.encode(), "must have at least one row"),
-    (CMS, b"user,hash,bits\na,1,3\n", "must have a column 'ones', got ['user', 'hash', 'bits']"),
+    (CMS, b"user,hash,bit\na,1,3\n", "must have a column 'ones', got ['user', 'hash', 'bit']"),
+    (
+        CMS,
+        b"user,hash,bits\na,1,3\n",
+        "row 1: bits must be 12 characters 0 and 1, or 4 hexadecimal digits (m = 12), got '3'",
+    ),
     (CMS, b"user,hash,hash,ones\n", "must not have two columns of one name"),
     (CMS, CSV.encode() + b"a,8,3\n", "row 1: hash must be an integer from 0 to 7, got '8'"),
     (CMS, CSV.encode() + b"a,1,3\na,-1,3\n", "row 2: hash must be an integer from 0 to 7, got '-1'"),
@@ -237,7 +242,8 @@ WRONG_PARQUET = [
     (CMS, {"hash": [0.0, float("nan"), 1.0]}, "column 'hash' must hold integers, got 'Float64'"),
     (CMS, {"hash": ["0", "1", "2"]}, "column 'hash' must hold integers, got 'String'"),
     (CMS, {"hash": [True, False, True]}, "column 'hash' must hold integers, got 'Boolean'"),
-    (CMS, {"bits": ["ab", "cd", "ef"]}, "column 'bits' must hold bytes, got 'String'"),
+    (CMS, {"bits": ["ab", "cd", "ef"]}, "row 1: bits must be 12 characters 0 and 1, or 4 hexadecimal digits (m = 12)"),
+    (CMS, {"bits": [1, 2, 3]}, "column 'bits' must hold bytes, got 'Int64'"),
     (CMS, {"bits": [b"ab", b"a", b"ab"]}, "row 2: bits must have 2 bytes (m = 12), got 1"),
     (CMS, {"bits": [b"\x00\x00", b"\x00\x00", b"\x00\x00\x00"]}, "row 3: bits must have 2 bytes (m = 12), got 3"),
     (CMS, {"bits": [None, b"\x00\x00", b"\x00\x00"]}, "row 1: bits must have 2 bytes (m = 12), got None"),
@@ -293,8 +299,8 @@ def test_files_that_are_none(tmp_path):
     path = tmp_path / "reports.parquet"
     with pytest.raises(InputError, match=r"reports\.parquet: there is no such file"):
         read_reports(path, CMS, SMALL)
-    with pytest.raises(InputError, match=r"must end in \.csv or \.parquet, or be a folder of Parquet files"):
-        read_reports(tmp_path / "reports.feather", CMS, SMALL)
+    with pytest.raises(InputError, match=r"must end in \.parquet, \.csv, \.tsv, \.jsonl or \.arrow, also with \.gz"):
+        read_reports(tmp_path / "reports.xlsx", CMS, SMALL)
     path.write_bytes(b"")
     with pytest.raises(InputError, match="must be a Parquet file"):
         read_reports(path, CMS, SMALL)

@@ -98,6 +98,23 @@ Threshold = Annotated[
     float | None, typer.Option(metavar="SHARE", help="Set the confidence threshold, 0 to 1.  [default: the scenario's]")
 ]
 
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column", metavar="NAME=COLUMN", help="Read the source's COLUMN as NAME, as user=device_id; repeatable."
+    ),
+]
+Time = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Order rows by this column.  [default: the source's order]")
+]
+AllowNetwork = Annotated[
+    bool, typer.Option("--allow-network", help="Connect to the machines that addresses name; otherwise none is.")
+]
+Query = Annotated[str | None, typer.Option(metavar="SQL", help="Read the rows of this query, from a database.")]
+
+#: Help of a source of tables.
+SOURCES = "files (Parquet, CSV, TSV, JSON Lines, Arrow; also .gz or .zst), patterns, folders, addresses, or -"
+
 #: Names of mechanisms.MECHANISMS; importing them would slow down --help.
 MECHANISMS = (
     "blh, channel, cms, cms-no-hash, dbitflip, empirical, grr, hcms, hr, identity, l-grr, l-osue, l-oue, l-soue, "
@@ -138,6 +155,24 @@ def numbers(text: str, option: str) -> list[float]:
 def counts(text: str, option: str) -> list[int]:
     """Return the integers of a comma-separated list."""
     return _each(text, option, int, "whole numbers")
+
+
+def column_names(given: list[str] | None) -> dict[str, str]:
+    """Return the columns of --column by the names that poolscope reads."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, equals, column = text.partition("=")
+        if not (name and equals and column):
+            raise InputError("must be NAME=COLUMN, as user=device_id", value=text, place="--column")
+        if name in found:
+            raise InputError("must name a column once", value=name, place="--column")
+        found[name] = column
+    return found
+
+
+def one_or_many(sources: list[str]) -> str | list[str]:
+    """Return a single source by itself."""
+    return sources[0] if len(sources) == 1 else sources
 
 
 def _each(text: str, option: str, kind: Callable[[str], Value], what: str) -> list[Value]:

@@ -8,7 +8,22 @@ from typing import Annotated
 
 import typer
 
-from poolscope.cli.app import EngineOption, Observations, Overwrite, Raw, ScenarioOption, Scheduler, command
+from poolscope.cli.app import (
+    SOURCES,
+    AllowNetwork,
+    Columns,
+    EngineOption,
+    Observations,
+    Overwrite,
+    Query,
+    Raw,
+    ScenarioOption,
+    Scheduler,
+    Time,
+    column_names,
+    command,
+    one_or_many,
+)
 
 MAX_USERS_IN_REPORT = 20
 """Most confident guesses of each adversary in an HTML report."""
@@ -17,7 +32,8 @@ MAX_USERS_IN_REPORT = 20
 @command("poolscope traces tweets.csv --user user --text text --universe emoji-11 --out traces.parquet")
 def traces(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE...", help="Read these tables or daily JSON archives.")
+        list[str],
+        typer.Argument(metavar="SOURCE...", help=f"Recorded data: {SOURCES}; or daily JSON archives."),
     ],
     out: Annotated[Path, typer.Option(help="Write traces to this .parquet or .csv file.")],
     universe: Annotated[
@@ -27,6 +43,9 @@ def traces(
     text: Annotated[str | None, typer.Option(help="Name the column of texts to search for objects.")] = None,
     object: Annotated[str | None, typer.Option(help="Name the column of objects, separated by spaces.")] = None,
     domain: Annotated[str | None, typer.Option(help="Name the column of domains or URLs.")] = None,
+    time: Time = None,
+    query: Query = None,
+    allow_network: AllowNetwork = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
 ) -> None:
@@ -44,6 +63,9 @@ def traces(
             text=text,
             object=object,
             domain=domain,
+            time=time,
+            query=query,
+            allow_network=allow_network,
             overwrite=overwrite,
             raw=raw,
         )
@@ -54,11 +76,15 @@ def traces(
 @command("poolscope obfuscate traces.parquet --scenario mine.toml --out reports.parquet")
 def obfuscate(
     traces: Annotated[
-        Path, typer.Argument(metavar="TRACES", help="Traces (Parquet or CSV) with columns user, object.")
+        list[str], typer.Argument(metavar="TRACES...", help=f"Traces with columns user, object: {SOURCES}.")
     ],
     scenario: ScenarioOption,
     out: Annotated[Path, typer.Option(metavar="REPORTS", help="Write reports to this .parquet or .csv file.")],
     seed: Annotated[int, typer.Option(help="Set the seed of the mechanism.")] = 0,
+    column: Columns = None,
+    time: Time = None,
+    query: Query = None,
+    allow_network: AllowNetwork = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
 ) -> None:
@@ -72,15 +98,25 @@ def obfuscate(
         from poolscope.workflows.obfuscate import obfuscate
 
         with watched(work.compiling):
-            made = obfuscate(traces, load_scenario(scenario), out, seed, overwrite=overwrite, raw=raw, progress=work)
+            made = obfuscate(
+                one_or_many(traces),
+                load_scenario(scenario),
+                out,
+                seed,
+                columns=column_names(column),
+                time=time,
+                allow_network=allow_network,
+                query=query,
+                overwrite=overwrite,
+                raw=raw,
+                progress=work,
+            )
     print_obfuscated(made, out)
 
 
 @command("poolscope attack reports.parquet --scenario mine.toml --out posteriors.parquet")
 def attack(
-    reports: Annotated[
-        Path, typer.Argument(metavar="REPORTS", help="Reports (Parquet or CSV), or a folder of Parquet files.")
-    ],
+    reports: Annotated[list[str], typer.Argument(metavar="REPORTS...", help=f"Reports: {SOURCES}.")],
     scenario: ScenarioOption,
     out: Annotated[Path | None, typer.Option(help="Write posteriors to this .parquet or .csv file.")] = None,
     pools: Annotated[Path | None, typer.Option(help="Use other pools: a table object,pool.")] = None,
@@ -116,6 +152,10 @@ def attack(
     ] = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
+    column: Columns = None,
+    time: Time = None,
+    query: Query = None,
+    allow_network: AllowNetwork = False,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -138,21 +178,27 @@ def attack(
         from poolscope.cli.app import counts
         from poolscope.cli.files import print_attack, print_links, print_user_attack
         from poolscope.cli.progress import running
-        from poolscope.core.tables import check_outputs
+        from poolscope.core.tables import SourceOptions, check_outputs, local_paths
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.attack.attack import attack
-        from poolscope.workflows.attack.linking import check_links, link_users
+        from poolscope.workflows.attack.linking import check_adversary, check_links, link_users
         from poolscope.workflows.attack.one_user import attack_user
+        from poolscope.workflows.reports import open_reports
 
-        loaded = load_scenario(scenario)
+        loaded, data = load_scenario(scenario), one_or_many(reports)
+        options = SourceOptions.of(column_names(column), time, allow_network, query)
         outputs = {"out": out, "html": html, "linked_out": linked_out, "link_scores": link_scores}
-        check_outputs(outputs, overwrite=overwrite, inputs=loaded.input_paths(reports, pools, ground_truth))
+        inputs = loaded.input_paths(*local_paths(data), pools, ground_truth)
+        check_outputs(outputs, overwrite=overwrite, inputs=inputs)
+        beside = next((path.parent for path in (out, link_scores) if path is not None), None)
         if link_scores is not None:
-            check_links(reports, loaded)
-        with running(work, engine, scheduler) as own:
+            check_adversary(loaded)
+        with running(work, engine, scheduler) as own, open_reports(data, loaded, options, beside=beside) as source:
+            if link_scores is not None:
+                check_links(source, loaded)
             if user is not None:
                 story = attack_user(
-                    reports,
+                    source,
                     loaded,
                     user,
                     pools=pools,
@@ -164,7 +210,7 @@ def attack(
                 )
             else:
                 found = attack(
-                    reports,
+                    source,
                     loaded,
                     pools=pools,
                     observations=counts(observations, "observations") if observations else None,
@@ -181,12 +227,12 @@ def attack(
                 if linked_out is not None and found.joined is not None:
                     found.joined.write(linked_out, overwrite=overwrite, raw=raw)
             if link_scores is not None:
-                linked = link_users(reports, loaded, link_scores, pools=pools, overwrite=overwrite, raw=raw, engine=own)
+                linked = link_users(source, loaded, link_scores, pools=pools, overwrite=overwrite, raw=raw, engine=own)
         if html is not None and out is not None:
             work.stage("Writing the report")
             from poolscope.html.attack import write_page
 
-            write_page(found, loaded, reports, out, html)
+            write_page(found, loaded, data, out, html, options)
     if user is not None:
         print_user_attack(story, out)
     else:
@@ -201,9 +247,7 @@ def attack(
 
 @command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")
 def estimate(
-    reports: Annotated[
-        Path, typer.Argument(metavar="REPORTS", help="Reports (Parquet or CSV), or a folder of Parquet files.")
-    ],
+    reports: Annotated[list[str], typer.Argument(metavar="REPORTS...", help=f"Reports: {SOURCES}.")],
     scenario: ScenarioOption,
     out: Annotated[Path | None, typer.Option(help="Write the popularity to this .parquet or .csv file.")] = None,
     method: Annotated[
@@ -212,6 +256,10 @@ def estimate(
             metavar="linear|regression|ridge|ibu", help="Choose the estimator.  [default: the one for the mechanism]"
         ),
     ] = None,
+    column: Columns = None,
+    time: Time = None,
+    query: Query = None,
+    allow_network: AllowNetwork = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
 ) -> None:
@@ -226,6 +274,16 @@ def estimate(
 
         with watched(work.compiling):
             found = estimate(
-                reports, load_scenario(scenario), out, method=method, overwrite=overwrite, raw=raw, progress=work
+                one_or_many(reports),
+                load_scenario(scenario),
+                out,
+                columns=column_names(column),
+                time=time,
+                allow_network=allow_network,
+                query=query,
+                method=method,
+                overwrite=overwrite,
+                raw=raw,
+                progress=work,
             )
     print_estimate(found, out)

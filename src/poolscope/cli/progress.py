@@ -156,7 +156,10 @@ def resume_command(folder: Path | None = None, resume: bool | None = None) -> st
     """Return the command that resumes this one: the same folder, and --resume where there is such an option."""
     more = [] if folder is None else ["--out", str(folder)]
     more += ["--resume"] if resume is False else []
-    return f"resume with: {shlex.join(['poolscope', *sys.argv[1:], *more])}"
+    # loaded by now: a command runs
+    from poolscope.core.tables.locations import without_credentials
+
+    return f"resume with: {shlex.join(['poolscope', *without_credentials(sys.argv[1:]), *more])}"
 
 
 @contextmanager

@@ -113,6 +113,14 @@ def _list_of(matches: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return listed
 
 
+_is_opened = _is_a("Source")
+
+
+def _is_data(value: Any) -> bool:
+    """Return whether a value can be a table to read, by type; an empty list is refused where it is read."""
+    return _is_path(value) or _list_of(_is_path)(value) or _has("__arrow_c_stream__")(value) or _is_opened(value)
+
+
 SCENARIO = ArgumentType(_is_a("Scenario"), "a Scenario", "made by poolscope.load_scenario or Scenario.from_dict")
 ENGINE = ArgumentType(_has("map", "tasks", "threads"), "an engine", "poolscope.Local() or poolscope.Dask(...)")
 NAMES = ArgumentType(_list_of(_is_text), "a list of names")
@@ -132,6 +140,7 @@ ARGUMENT_TYPES = {
     "str | Sequence[str]": ArgumentType(
         lambda value: _is_text(value) or NAMES.matches(value), "a name or a list of names"
     ),
+    "Data": ArgumentType(_is_data, "a path, an address, a list of them, or a table with the Arrow C stream interface"),
     "Sequence[str | PathLike[str]]": ArgumentType(_list_of(_is_path), "a list of paths"),
     "Sequence[str | Callable[..., Any]]": ArgumentType(
         _list_of(lambda value: _is_text(value) or callable(value)), "a list of names or classes of mechanisms"

@@ -13,8 +13,10 @@ import polars as pl
 from poolscope import __version__
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.files import located_os_errors
-from poolscope.core.tables import scan_written
+from poolscope.core.tables import Data, SourceOptions, scan_written
 from poolscope.core.tables.atomic import write_text
+from poolscope.core.tables.locations import as_arguments
+from poolscope.core.tables.sources import DEFAULT
 from poolscope.figures import charts as figures
 from poolscope.figures.saving import Figure
 from poolscope.html.glossary import POSTERIORS, explained
@@ -38,15 +40,24 @@ LIMITATIONS = (
 BY_ADVERSARY: dict[str, Any] = {"block": ("adversary", "Adversary")}
 
 
-def write_page(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path, page: Path) -> Path:
+def write_page(
+    found: Inferred,
+    scenario: Scenario,
+    reports: Data,
+    posteriors: Path,
+    page: Path,
+    options: SourceOptions = DEFAULT,
+) -> Path:
     """Write the report, whose exposure curve is read from the posteriors, and return its path."""
-    html = page_of(found, scenario, reports, posteriors)
+    html = page_of(found, scenario, reports, posteriors, options)
     with located_os_errors(page):
         write_text(page, html)
     return page
 
 
-def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path) -> str:
+def page_of(
+    found: Inferred, scenario: Scenario, reports: Data, posteriors: Path, options: SourceOptions = DEFAULT
+) -> str:
     """Return the report as HTML; every name is escaped."""
     return render(
         "posteriors.html.j2",
@@ -64,7 +75,7 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
         tables=list(_tables(found)),
         limitations=LIMITATIONS,
         glossary=explained(POSTERIORS),
-        origin=_origin(found, scenario, reports, posteriors),
+        origin=_origin(found, scenario, reports, posteriors, options),
         scenario=scenario.text,
         version=__version__,
     )
@@ -167,9 +178,16 @@ def _verdict(calibrated: bool | None) -> str:
     return "–" if calibrated is None else "yes" if calibrated else "no"
 
 
-def _origin(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path) -> list[tuple[str, str]]:
-    paths = [shlex.quote(str(path)) for path in (reports, scenario.file, posteriors)]
-    command = "poolscope attack {} --scenario {} --out {}".format(*paths)
+def _origin(
+    found: Inferred, scenario: Scenario, reports: Data, posteriors: Path, options: SourceOptions
+) -> list[tuple[str, str]]:
+    paths = [shlex.quote(str(path)) for path in (scenario.file, posteriors)]
+    sources = " ".join(map(shlex.quote, as_arguments(reports)))
+    command = "poolscope attack {} --scenario {} --out {}".format(sources, *paths)
+    command += "".join(f" --column {shlex.quote(f'{name}={column}')}" for name, column in options.columns.items())
+    command += f" --time {shlex.quote(options.time)}" if options.time else ""
+    command += " --query ..." if options.query else ""
+    command += " --allow-network" if options.allow_network else ""
     if found.threshold is not None:
         command += f" --threshold {found.threshold:g}"
     if found.joined is not None:

@@ -1,7 +1,8 @@
 """Recorded users: traces from a file instead of synthetic ones.
 
-A file of traces has the columns ``user`` and ``object``, in Parquet or CSV. Rows of different users may be interleaved;
-the rows of a user are in order of time. Objects are given by name, or by number where the universe has no names.
+A table of traces has the columns ``user`` and ``object``, in one or several files. Rows of different users may be
+interleaved; the rows of a user are in order of time. Objects are given by name, or by number where the universe has no
+names.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
-from poolscope.core.tables import open_file
+from poolscope.core.tables import opened
 from poolscope.core.tables.csv import escaped
 from poolscope.core.tables.reading import HELD
 from poolscope.population.behavior import Behavior, Preferences
@@ -132,14 +133,15 @@ class Traces:
 
 
 def read_traces(path: str | PathLike[str], universe: Universe) -> Traces:
-    """Read and check traces, CSV or Parquet; rows whose object is not in the universe are dropped."""
+    """Read and check traces: a file, a pattern or a folder; rows whose object is not in the universe are dropped."""
     users, objects, first = list[pl.Series](), list[pl.Series](), None
-    for batch in open_file(path).batches(COLUMNS, max_rows=MAX_ROWS, bytes_held_per_row=HELD):
-        who, what = (batch.names(column).cast(pl.String) for column in COLUMNS)
-        index = universe.find(what)
-        inside, first = index.is_not_null(), what[0] if first is None else first
-        users.append(who.filter(inside))
-        objects.append(index.filter(inside))
+    with opened(path, [(column,) for column in COLUMNS]) as source:
+        for batch in source.batches(COLUMNS, max_rows=MAX_ROWS, bytes_held_per_row=HELD):
+            who, what = (batch.names(column).cast(pl.String) for column in COLUMNS)
+            index = universe.find(what)
+            inside, first = index.is_not_null(), what[0] if first is None else first
+            users.append(who.filter(inside))
+            objects.append(index.filter(inside))
     if not any(map(len, users)):
         raise InputError("must have an object of the universe", value=first, place="row 1", file=path)
     names, user = _encoded(pl.concat(users))

@@ -1,15 +1,14 @@
 """Files of reports: reading, validation and writing; and the partition of reports among threads.
 
 A row is a report: ``user`` and the columns of the mechanism (`Mechanism.report_columns`). Parquet stores bits as bytes;
-CSV lists the set positions in a column ``ones``. Everything that kernels rely on is checked here. Results do not depend
-on the number of threads.
+CSV lists the set positions in a column ``ones``; other forms are read too (`BitsFormat`). Everything that kernels rely
+on is checked here. Results do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from os import PathLike
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Tick
 from poolscope.core.executors import Engine
-from poolscope.core.tables import Batch, open_table
+from poolscope.core.tables import Batch, Data, SourceOptions, opened
 from poolscope.core.tables.reading import BATCH_BYTES
+from poolscope.core.tables.sources import Alternatives, choose_name
 from poolscope.mechanisms.hashing import sort_by_function
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, ReportColumn, Reports, report_count
 from poolscope.population.universe import Universe
@@ -39,19 +39,32 @@ MIN_ROWS, MAX_ROWS = 64, 1 << 20
 READING_FACTOR = 3
 
 
-def read_reports(path: str | PathLike[str], mechanism: Mechanism, universe: Universe) -> tuple[pl.Series, Reports]:
-    """Read all reports of a file: the user of each, as strings or integers, and the mechanism's columns."""
-    bytes_held_per_row = READING_FACTOR * row_bytes(mechanism.report_columns)
-    found = list(
-        blocks(
-            open_table(path),
-            mechanism.report_columns,
-            universe,
-            rows=1 << 16,
-            reuse=False,
-            bytes_held_per_row=bytes_held_per_row,
+def read_reports(
+    reports: Data,
+    mechanism: Mechanism,
+    universe: Universe,
+    *,
+    columns: Mapping[str, str] | None = None,
+    time: str | None = None,
+    allow_network: bool = False,
+    query: str | None = None,
+) -> tuple[pl.Series, Reports]:
+    """Read all reports: the user of each, as strings or integers, and the mechanism's columns.
+
+    See `attack` for sources and for the keywords.
+    """
+    options = SourceOptions.of(columns, time, allow_network, query)
+    with opened(reports, report_names(mechanism.report_columns), options) as source:
+        found = list(
+            blocks(
+                source,
+                mechanism.report_columns,
+                universe,
+                rows=1 << 16,
+                reuse=False,
+                bytes_held_per_row=READING_FACTOR * row_bytes(mechanism.report_columns),
+            )
         )
-    )
     users = pl.concat([users for users, _ in found])
     return users, {name: np.concatenate([reports[name] for _, reports in found]) for name in found[0][1]}
 
@@ -71,6 +84,8 @@ class Batches(Protocol):
 
     @property
     def text(self) -> bool: ...
+
+    def header(self) -> Sequence[str]: ...
 
     def batches(
         self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, bytes_held_per_row: int
@@ -94,7 +109,7 @@ def blocks(
     """
     users: list[pl.Series] = []
     workspace, filled, dtype = workspace_for(columns, rows), 0, None
-    names = (USER, *in_file(columns, text=source.text))
+    names = (USER, *in_file(columns, text=source.text, header=source.header()))
     for batch in source.batches(
         names, max_bytes=max_bytes, row_bytes=READING_FACTOR * row_bytes(columns), bytes_held_per_row=bytes_held_per_row
     ):
@@ -114,9 +129,18 @@ def blocks(
         yield pl.concat(users), {name: column[:filled] for name, column in workspace.items()}
 
 
-def in_file(columns: Columns, *, text: bool) -> dict[str, tuple[str, ReportColumn]]:
-    """Return the columns by their names in a file, each with its name in the mechanism and its description."""
-    return {COLUMN_FORMATS[column.kind].name_in_file(name, text): (name, column) for name, column in columns.items()}
+def report_names(columns: Columns) -> Alternatives:
+    """Return the columns of reports, each by its possible names."""
+    return [(USER,), *(COLUMN_FORMATS[column.kind].names_in_file(name) for name, column in columns.items())]
+
+
+def in_file(columns: Columns, *, text: bool, header: Sequence[str] = ()) -> dict[str, tuple[str, ReportColumn]]:
+    """Return the columns by their names in a file, each with its name in the mechanism and its description.
+
+    `header` has the columns of a file to read; a file to write has none yet.
+    """
+    names = (COLUMN_FORMATS[column.kind].names_in_file(name) for name, column in columns.items())
+    return {choose_name(called, header, text): entry for called, entry in zip(names, columns.items(), strict=True)}
 
 
 def numeric_columns(columns: Columns) -> list[str]:
@@ -126,7 +150,7 @@ def numeric_columns(columns: Columns) -> list[str]:
 
 def decode(batch: Batch, columns: Columns, universe: Universe) -> dict[str, NDArray[Any]]:
     """Return the checked columns of a batch."""
-    wanted = in_file(columns, text=batch.text)
+    wanted = in_file(columns, text=batch.text, header=batch.frame.columns)
     return {
         name: COLUMN_FORMATS[column.kind].read(batch, called, column, universe)
         for called, (name, column) in wanted.items()

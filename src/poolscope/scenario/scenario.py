@@ -266,6 +266,9 @@ class Scenario(TomlTable):
 
         ``place`` is the key of the path, for messages.
         """
+        # a scenario is read without the libraries of tables
+        from poolscope.core.tables import local_paths
+
         with located(file=self.file, place=place):
             if not is_inside(path):
                 raise InputError(OUTSIDE, value=path)
@@ -274,14 +277,17 @@ class Scenario(TomlTable):
                 raise InputError("a scenario without a folder cannot name files", value=path, remedy=remedy)
             target = self._source.folder / path
             # a scenario and its folder are untrusted, and a link can point anywhere
-            if not target.resolve().is_relative_to(self._source.folder.resolve()):
+            found = [target, *(target.rglob("*") if target.is_dir() else local_paths(target))]
+            if not all(file.resolve().is_relative_to(self._source.folder.resolve()) for file in found):
                 raise InputError("must not be a link out of the scenario's folder", value=path, remedy="copy the file")
             return target
 
     def input_paths(self, *others: str | os.PathLike[str] | None) -> list[Path]:
         """Return all files that a command reads: the scenario, the files that it names, and others that are given."""
+        from poolscope.core.tables import local_paths
+
         own = [] if self.file == self.name else [self.file]
-        named = [self.resolve(name) for name in self.named_files]
+        named = [path for name in self.named_files for path in local_paths(self.resolve(name))]
         return [Path(path) for path in (*own, *named, *others) if path is not None]
 
     def missing(self, table: str) -> InputError:

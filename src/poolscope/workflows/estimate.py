@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -13,11 +14,11 @@ import polars as pl
 from poolscope.core.arguments import checked
 from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT, Progress
-from poolscope.core.tables import check_output, open_table, writing
+from poolscope.core.tables import Data, SourceOptions, check_output, label_of, local_paths, opened, writing
 from poolscope.population.universe import Universe
 from poolscope.reports.checks import ReportChecks
 from poolscope.reports.estimators import Frequencies
-from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
+from poolscope.reports.files import MEMORY_BYTES, blocks, report_names, row_bytes, rows_within
 from poolscope.reports.frequencies import FrequencyCounter
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import Scenario
@@ -53,10 +54,14 @@ class Estimated:
 
 @checked
 def estimate(
-    reports_path: str | PathLike[str],
+    reports: Data,
     scenario: Scenario,
     out: str | PathLike[str] | None = None,
     *,
+    columns: Mapping[str, str] | None = None,
+    time: str | None = None,
+    allow_network: bool = False,
+    query: str | None = None,
     method: str | None = None,
     overwrite: bool = False,
     raw: bool = False,
@@ -67,6 +72,7 @@ def estimate(
 
     Parameters
     ----------
+    reports, columns, time, allow_network, query : as of `attack`.
     out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (null for a neutral object), ``count`` and
         ``standard_error`` of the reports made from it (null with "ridge"), ``popularity`` (the counts projected to the
         simplex) and ``frequency`` (the counts as shares, which may be negative).
@@ -84,22 +90,24 @@ def estimate(
     >>> pl.read_csv("popularity.csv").columns
     ['object', 'pool', 'count', 'standard_error', 'popularity', 'frequency']
     """
-    path, target = Path(reports_path), None if out is None else Path(out)
+    target = None if out is None else Path(out)
+    options = SourceOptions.of(columns, time, allow_network, query)
     if target is not None:
-        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path))
+        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*local_paths(reports)))
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     counting = FrequencyCounter(mechanism, engine or Local(), method)
-    columns = mechanism.report_columns
-    rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
+    own = mechanism.report_columns
+    rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(own))
     checks = ReportChecks(build_device(scenario, mechanism))
-    for users, reports in blocks(open_table(path), columns, universe, rows=rows):
-        counting.add(reports)
-        if scenario.tells_users_apart and not checks.enough:
-            checks.add(users, reports)
-        progress.tick(len(users))
+    with opened(reports, report_names(own), options, beside=target.parent if target else None) as source:
+        for users, block in blocks(source, own, universe, rows=rows):
+            counting.add(block)
+            if scenario.tells_users_apart and not checks.enough:
+                checks.add(users, block)
+            progress.tick(len(users))
     for line in checks.violations():
-        warnings.warn(f"{path}: {line}", stacklevel=2)
+        warnings.warn(f"{label_of(reports)}: {line}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)
     if target is not None:

@@ -6,7 +6,7 @@ among the user's. All users are therefore held in memory, about 150 bytes each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -23,13 +23,16 @@ from poolscope.core.executors import Local
 from poolscope.core.machine import check_disk
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import user_keys
-from poolscope.core.tables import Source, check_output, open_table, writing
+from poolscope.core.tables import Data, Source, SourceOptions, check_output, local_paths, opened, writing
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.universe import Universe
 from poolscope.reports.files import MEMORY_BYTES, blocks, numeric_columns, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_device, build_mechanism, build_policy
 from poolscope.scenario.scenario import Scenario
+
+#: Columns of traces.
+TRACE_NAMES = (("user",), ("object",))
 
 #: Rows of a block of the file, and of a piece that a thread processes within its cache.
 BLOCK_ROWS, PIECE_ROWS = 1 << 19, 1 << 15
@@ -63,11 +66,15 @@ class _TraceBlock(NamedTuple):
 
 @checked
 def obfuscate(
-    traces_path: str | PathLike[str],
+    traces: Data,
     scenario: Scenario,
     out: str | PathLike[str],
     seed: int = 0,
     *,
+    columns: Mapping[str, str] | None = None,
+    time: str | None = None,
+    allow_network: bool = False,
+    query: str | None = None,
     overwrite: bool = False,
     raw: bool = False,
     engine: Local | None = None,
@@ -81,7 +88,8 @@ def obfuscate(
 
     Parameters
     ----------
-    traces_path : a table ``user``, ``object``, Parquet or CSV, of any size.
+    traces : a table ``user``, ``object``, of any size, from any source of `attack`.
+    columns, time, allow_network, query : as of `attack`.
     out : the reports, Parquet or CSV by its ending.
     overwrite : whether an existing ``out`` may be replaced; an input file never is.
     raw : whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
@@ -95,31 +103,33 @@ def obfuscate(
     >>> reports.columns, reports["user"].to_list()
     (['user', 'hash', 'bits'], ['ann', 'ann', 'bob'])
     """
-    path, target = Path(traces_path), Path(out)
-    check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path))
+    target, options = Path(out), SourceOptions.of(columns, time, allow_network, query)
+    check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*local_paths(traces)))
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
-    columns = mechanism.report_columns
+    own = mechanism.report_columns
     device, policy = build_device(scenario, mechanism), build_policy(scenario)
-    engine, source = engine or Local(), open_table(path)
-    user_numbers = UserNumbers(source.check_names)
-    if height := source.height():
-        what = f"reports of {height:,} rows"
-        with located(file=path):
-            check_disk(what, height * row_bytes(columns), target.parent, "use fewer rows, or another disk")
-    numeric = numeric_columns(columns)
-    with writing(target, compression="uncompressed", raw=raw, numeric=numeric) as written:
+    engine, numeric = engine or Local(), numeric_columns(own)
+    with (
+        opened(traces, TRACE_NAMES, options, beside=target.parent) as source,
+        writing(target, compression="uncompressed", raw=raw, numeric=numeric) as written,
+    ):
+        user_numbers = UserNumbers(source.check_names)
+        if height := source.height():
+            what = f"reports of {height:,} rows"
+            with located(file=source.path):
+                check_disk(what, height * row_bytes(own), target.parent, "use fewer rows, or another disk")
 
         def part(some: _TraceBlock) -> int:
             frames = []
             for start in range(0, max(1, len(some.users)), PIECE_ROWS):
                 chunk = slice(start, start + PIECE_ROWS)
                 made = device.send(some.objects[chunk], user_keys(seed, some.users[chunk]), some.event_index[chunk])
-                frames.append(report_frame(some.names[chunk], made, columns, universe, text=written.text))
+                frames.append(report_frame(some.names[chunk], made, own, universe, text=written.text))
             written.write(some.number, pl.concat(frames))
             return len(some.users)
 
-        rows = rows_within(MEMORY_BYTES / engine.threads, BYTES_FACTOR[written.text] * row_bytes(columns))
+        rows = rows_within(MEMORY_BYTES / engine.threads, BYTES_FACTOR[written.text] * row_bytes(own))
         reports = 0
         events = _events(source, universe, user_numbers, min(rows, BLOCK_ROWS))
         for count in engine.map(part, _reported(events, policy, seed)):

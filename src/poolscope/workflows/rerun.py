@@ -15,7 +15,7 @@ from poolscope.core.errors import InputError, located, reading
 from poolscope.core.executors import Engine
 from poolscope.core.files import scratch_folder
 from poolscope.core.progress import Progress
-from poolscope.core.tables.atomic import checksum
+from poolscope.core.tables.locations import local_paths, table_checksum
 from poolscope.game.blocks import BlockRun, all_blocks, play_blocks_to_files
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.provenance import Provenance, files_checksum, provenance_of
@@ -198,10 +198,10 @@ def scenario_of(about: Mapping[str, Any], inputs: Path | None, checksums: Mappin
     scenario = scenario_from_record({**about, "file": str(file if inputs is None else inputs / file.name)})
     for name in scenario.named_files:
         path = scenario.resolve(name)
-        if not path.exists():
+        if not any(file.exists() for file in local_paths(path)):
             raise InputError("there is no such file", file=path, remedy="say with `inputs` in which folder it is")
         with reading(path):
-            found = checksum(path)
+            found = table_checksum(path)
         if found != checksums.get(name):
             remedy = "say with `inputs` in which folder the file is that was played"
             raise InputError("the file has changed since it was played", file=path, remedy=remedy)

@@ -1,18 +1,25 @@
 """Tables on disk that may be larger than memory: read in batches, written in parts."""
 
 from poolscope.core.tables.columns import Batch
+from poolscope.core.tables.locations import Data, label_of, local_paths
 from poolscope.core.tables.reading import RowRange, Source, open_file, open_table, read_table, scan_written
+from poolscope.core.tables.sources import SourceOptions, opened
 from poolscope.core.tables.writing import Parts, check_output, check_outputs, writing
 
 __all__ = [
     "Batch",
+    "Data",
     "Parts",
     "RowRange",
     "Source",
+    "SourceOptions",
     "check_output",
     "check_outputs",
+    "label_of",
+    "local_paths",
     "open_file",
     "open_table",
+    "opened",
     "read_table",
     "scan_written",
     "writing",

@@ -3,7 +3,7 @@
 =========== ============================================ =====================================================
 a column of in Parquet                                   in CSV, where every value is text
 =========== ============================================ =====================================================
-names       texts, categories or integers                texts, escaped (`csv`)
+names       texts, categories, integers or UUIDs          texts, escaped (`csv`)
 integers    integers                                     decimals
 numbers     integers or floats                           decimals, also with an exponent
 =========== ============================================ =====================================================
@@ -30,6 +30,9 @@ from poolscope.core.tables.csv import unescaped
 #: Bytes of strings that are copied in one chunk; an operation copies a shared string for each row.
 COPIED_BYTES = 1 << 24
 
+#: Length of a binary UUID.
+UUID_BYTES = 16
+
 #: Maximum length of a name in bytes.
 MAX_NAME_BYTES = 1 << 12
 
@@ -40,13 +43,13 @@ class Batch:
 
     Parameters
     ----------
-    file : the file.
+    file : the file's name in messages.
     first : number of the first row, from 1.
     frame : the rows; all columns of a CSV file are strings.
-    text : whether the file is CSV.
+    text : whether all values are text, as in CSV.
     """
 
-    file: Path
+    file: Path | str
     first: int
     frame: pl.DataFrame
     text: bool
@@ -78,6 +81,8 @@ class Batch:
         series = self.frame[column]
         if series.dtype.is_integer():
             return series
+        if series.dtype == pl.Binary:
+            return self._uuids(column)
         if series.dtype != pl.String:
             raise self.mistyped(column, "texts or integers")
         series = unescaped(series) if self.text else series
@@ -91,6 +96,18 @@ class Batch:
             stripped = pl.concat([chunk.str.strip_chars().eq_missing(chunk) for chunk in in_chunks(series)])
             self.check(column, stripped, "must not begin or end with white space")
         return series
+
+    def _uuids(self, column: str) -> pl.Series:
+        """Return binary UUIDs in their canonical form of text; null where one is missing."""
+        series = self.frame[column]
+        lengths = series.bin.size()
+        row = first_false(lengths.fill_null(UUID_BYTES) == UUID_BYTES)
+        if row is not None:
+            raise self.wrong(f"{column} must be text, or a UUID of {UUID_BYTES} bytes", row, f"{lengths[row]} bytes")
+        digits = series.bin.encode("hex")
+        cuts = pairwise((0, 8, 12, 16, 20, 32))
+        fields = [digits.str.slice(start, end - start).alias(str(start)) for start, end in cuts]
+        return pl.DataFrame(fields).select(pl.concat_str(pl.all(), separator="-").alias(column)).to_series()
 
     def integers(self, column: str) -> pl.Series:
         """Return a column of integers; null where a value is none, which range checks refuse."""

@@ -1,8 +1,8 @@
-"""CSV: reading in batches, and escaping of strings that a spreadsheet would run as formulas.
+"""CSV and TSV: reading in batches, and escaping of strings that a spreadsheet would run as formulas.
 
 Polars fills short rows with null, reads stray quotes differently from version to version, and does not name the row of
-an error. It therefore parses only text without quotes and blank lines whose number of commas is right. The rest goes
-through Python's `csv` module.
+an error. It therefore parses only text without quotes and blank lines whose number of separators is right. The rest
+goes through Python's `csv` module.
 
 A string that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break is written with a leading apostrophe. So is
 one that begins with apostrophes before such a character, so that reading restores every string.
@@ -33,28 +33,34 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def text_batches(
-    file: Path, wanted: Callable[[Sequence[str]], list[str]], size: int
+    file: Path, wanted: Callable[[Sequence[str]], list[str]], size: int, separator: str = ","
 ) -> Iterator[tuple[int, pl.DataFrame]]:
     """Yield the first row (from 1) and the rows of each batch of about `size` bytes; all columns are strings.
 
     `wanted` selects columns of the header.
     """
     with file.open("rb") as stream:
-        header = stream.readline(MAX_ROW_BYTES).removeprefix(BYTE_ORDER_MARK)
-        names = _names(_decoded(header, 1))
+        names = _read_names(stream, separator)
         columns = wanted(names)
         row, line = 1, 2
         for data in _chunks(stream, size):
-            frame = _parsed(data, _decoded(data, line), names, row, line)
+            frame = _parsed(data, _decoded(data, line), names, row, line, separator)
             if frame.height:
                 yield row, frame.select(columns)
             row += frame.height
             line += data.count(b"\n")
 
 
-def _names(header: str) -> list[str]:
+def header_of(file: Path, separator: str = ",") -> list[str]:
+    """Return the names of the columns."""
+    with file.open("rb") as stream:
+        return _read_names(stream, separator)
+
+
+def _read_names(stream: BinaryIO, separator: str) -> list[str]:
+    header = _decoded(stream.readline(MAX_ROW_BYTES).removeprefix(BYTE_ORDER_MARK), 1)
     try:
-        names = [name.strip() for name in next(csv.reader([header]), [])]
+        names = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
     except csv.Error as error:
         raise InputError(f"must be CSV: {error}", place="line 1") from error
     if not names:
@@ -97,27 +103,27 @@ def _end_of_rows(data: bytes) -> int:
     return end
 
 
-def _is_plain(data: bytes, fields: int) -> bool:
-    """Return whether text has no quotes, no blank lines and the right number of commas, so that polars can parse it."""
+def _is_plain(data: bytes, fields: int, separator: str) -> bool:
+    """Return whether polars can parse the text: no quotes or blank lines, and the right number of separators."""
     if b'"' in data or data.startswith((b"\n", b"\r")) or b"\n\n" in data or b"\n\r" in data or fields == 1:
         return False
     rows = data.count(b"\n") + (not data.endswith(b"\n"))
-    return data.count(b",") == rows * (fields - 1)
+    return data.count(separator.encode()) == rows * (fields - 1)
 
 
-def _parsed(data: bytes, text: str, names: Sequence[str], row: int, line: int) -> pl.DataFrame:
-    if _is_plain(data, len(names)):
+def _parsed(data: bytes, text: str, names: Sequence[str], row: int, line: int, separator: str) -> pl.DataFrame:
+    if _is_plain(data, len(names), separator):
         schema = dict.fromkeys(names, pl.String)
         try:
-            return pl.read_csv(io.BytesIO(data), has_header=False, schema=schema, quote_char=None)
+            return pl.read_csv(io.BytesIO(data), has_header=False, schema=schema, quote_char=None, separator=separator)
         except pl.exceptions.PolarsError:
             pass
-    return _parsed_by_csv(text, names, row, line)
+    return _parsed_by_csv(text, names, row, line, separator)
 
 
-def _parsed_by_csv(text: str, names: Sequence[str], row: int, line: int) -> pl.DataFrame:
+def _parsed_by_csv(text: str, names: Sequence[str], row: int, line: int, separator: str) -> pl.DataFrame:
     """Parse row by row, so that errors name row and line."""
-    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     rows: list[list[str]] = []
     try:
         for fields in filter(None, lines):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from poolscope.core.files import check_regular, folder_files
 from poolscope.core.machine import as_bytes, check_memory
 from poolscope.core.suppress_stderr import suppressed
 from poolscope.core.tables.columns import Batch, select_columns
-from poolscope.core.tables.csv import read_back, text_batches
+from poolscope.core.tables.csv import header_of, read_back, text_batches
 from poolscope.core.tables.parquet_check import ParquetMetadata, check_file
 
 #: Maximum number of rows of a Parquet batch; larger batches are not faster.
@@ -45,11 +46,26 @@ ENDINGS = (".csv", ".parquet")
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A table to read: one file, or the Parquet files of a folder, sorted by name."""
+    """A table to read: files of one format, in order.
 
-    path: Path
+    Parameters
+    ----------
+    path : the table's name in messages.
+    files : the files to read, which may be copies of what the user named (`sources`).
+    text : whether all values are text, as in CSV.
+    separator : of the fields of text files; None for Parquet.
+    labels : the name of each file in messages; the files themselves by default.
+    before : rows of the same label in earlier files.
+    originals : the files and folders that the user named, which no output may replace.
+    """
+
+    path: Path | str
     files: tuple[Path, ...]
     text: bool
+    separator: str | None = None
+    labels: tuple[Path | str, ...] = ()
+    before: tuple[int, ...] = ()
+    originals: tuple[Path, ...] = ()
 
     def batches(
         self,
@@ -73,18 +89,18 @@ class Source:
         """
         empty = True
         wanted = partial(select_columns, columns=columns, optional=optional)
-        for file in self.files:
-            with reading(file):
-                if self.text:
-                    found = text_batches(file, wanted, max(1 << 12, max_bytes // PARSING_FACTOR))
+        for file, label, before in self._files():
+            with labeled(file, label):
+                if self.separator is not None:
+                    found = text_batches(file, wanted, text_bytes(max_bytes), self.separator)
                 else:
                     rows = _batch_rows(max_bytes, row_bytes)
-                    found = _parquet_batches(
+                    found = parquet_batches(
                         file, wanted, rows, max_bytes, max_rows=max_rows, bytes_held_per_row=bytes_held_per_row
                     )
                 for first, frame in found:
                     empty = False
-                    yield Batch(file=file, first=first, frame=frame, text=self.text)
+                    yield Batch(file=label, first=before + first, frame=frame, text=self.text)
         if empty:
             raise InputError("must have at least one row", file=self.path)
 
@@ -94,27 +110,48 @@ class Source:
         Parquet is not read for this. CSV is read, and its rows are written as Parquet files into the folder.
         """
         rows, empty = _batch_rows(max_bytes, row_bytes), True
-        if self.text:
+        if self.separator is not None:
+            copies = count()
             for batch in self.batches(columns, max_bytes=max_bytes, row_bytes=row_bytes):
                 for start in range(0, batch.frame.height, rows):
                     frame, first = batch.frame[start : start + rows], batch.first + start
-                    copy = folder / f"{first}.rows"
+                    copy = folder / f"{next(copies)}.rows"
                     frame.write_parquet(copy, compression="uncompressed", statistics=False)
                     size = int(frame.estimated_size())
                     yield RowRange(file=batch.file, first=first, count=frame.height, size=size, place=copy, text=True)
             return
-        for file in self.files:
-            with reading(file):
-                wanted = partial(select_columns, columns=columns, optional=())
-                for first, count, size in _parquet_cut(file, wanted, rows, max_bytes)[1]:
+        wanted = partial(select_columns, columns=columns, optional=())
+        for file, label, before in self._files():
+            with labeled(file, label):
+                for first, height, size in _parquet_cut(file, wanted, rows, max_bytes)[1]:
                     empty = False
-                    yield RowRange(file=file, first=first, count=count, size=size, place=file.absolute(), text=False)
+                    yield RowRange(
+                        file=label,
+                        first=before + first,
+                        count=height,
+                        size=size,
+                        place=file.absolute(),
+                        start=first - 1,
+                        text=self.text,
+                    )
         if empty:
             raise InputError("must have at least one row", file=self.path)
 
+    def header(self) -> list[str]:
+        """Return the columns of the first file."""
+        file, label, _ = next(self._files())
+        with labeled(file, label):
+            return parquet_header(file) if self.separator is None else header_of(file, self.separator)
+
     def height(self) -> int | None:
         """Return the number of rows that Parquet files declare; None for CSV."""
-        return None if self.text else sum(check_file(file).rows for file in self.files)
+        if self.separator is not None:
+            return None
+        rows = 0
+        for file, label, _ in self._files():
+            with labeled(file, label):
+                rows += check_file(file).rows
+        return rows
 
     def check_names(self, size: int) -> None:
         """Check that names of `size` bytes fit into the memory that files of this size may take."""
@@ -123,11 +160,15 @@ class Source:
     def state(self) -> dict[Path, tuple[int, int]]:
         """Return size and modification time of every file, to detect changes."""
         found = {}
-        for file in self.files:
-            with reading(file):
+        for file, label, _ in self._files():
+            with reading(label):
                 stat = file.stat()
                 found[file] = stat.st_size, stat.st_mtime_ns
         return found
+
+    def _files(self) -> Iterator[tuple[Path, Path | str, int]]:
+        before = self.before or (0,) * len(self.files)
+        return zip(self.files, self.labels or self.files, before, strict=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,25 +177,38 @@ class RowRange:
 
     Parameters
     ----------
-    file, first, count : the file, its first row and the number of rows.
+    file, first, count : the file's name in messages, its first row and the number of rows.
     size : upper bound on the bytes of their names.
-    place : absolute path of the Parquet file to read: the file itself, or the copy of the rows of a CSV file.
-    text : whether the file is CSV.
+    place : absolute path of the Parquet file to read: the file itself, or a copy of rows.
+    start : rows of that file before the range.
+    text : whether all values are text.
     """
 
-    file: Path
+    file: Path | str
     first: int
     count: int
     size: int
     place: Path
+    start: int = 0
     text: bool
 
     def read(self, columns: Sequence[str]) -> Batch:
         """Read the rows; fewer where the file has changed."""
         with decoding(self.file):
-            rows = scan(self.place).select(columns)
-            frame = _texts(rows.slice(0 if self.text else self.first - 1, self.count).collect())
+            frame = _texts(scan(self.place).select(columns).slice(self.start, self.count).collect())
         return Batch(file=self.file, first=self.first, frame=frame, text=self.text)
+
+
+@contextmanager
+def labeled(file: Path, label: Path | str) -> Iterator[None]:
+    """Name a file by its label in errors of reading it, as it may be a copy."""
+    try:
+        with reading(label):
+            yield
+    except InputError as error:
+        if error.file == str(file) != str(label):
+            error.file = str(label)
+        raise
 
 
 def open_table(path: str | PathLike[str]) -> Source:
@@ -178,7 +232,8 @@ def _open_file(path: Path, rule: str) -> Source:
     if ending not in ENDINGS:
         raise InputError(rule, file=path)
     check_regular(path)
-    return Source(path=path, files=(path,), text=ending == ".csv")
+    text = ending == ".csv"
+    return Source(path=path, files=(path,), text=text, separator="," if text else None)
 
 
 def read_table(
@@ -203,10 +258,10 @@ def check_names(file: Path, columns: Sequence[str]) -> None:
         check_memory_for_file("its texts", held, file, SHORTER)
 
 
-def check_memory_for_file(what: str, size: int, file: Path, remedy: str, file_size: int | None = None) -> None:
+def check_memory_for_file(what: str, size: int, file: Path | str, remedy: str, file_size: int | None = None) -> None:
     """Check required memory against what is available, and against what a file of this size may take."""
     with reading(file):
-        file_size = file.stat().st_size if file_size is None else file_size
+        file_size = Path(file).stat().st_size if file_size is None else file_size
         check_memory(what, size, remedy)
         if size > (most := max(FREE, MEMORY_PER_BYTE * file_size)):
             rule = f"{what} would take about {as_bytes(size)} of memory"
@@ -226,12 +281,17 @@ def scan_written(path: Path, names: Sequence[str]) -> pl.LazyFrame:
     return table.with_columns(read_back(pl.col(names)))
 
 
+def text_bytes(max_bytes: int) -> int:
+    """Return the bytes of a batch of text whose parsing takes `max_bytes`."""
+    return max(1 << 12, max_bytes // PARSING_FACTOR)
+
+
 def _batch_rows(max_bytes: int, row_bytes: int) -> int:
     return max(64, min(max_bytes // row_bytes, MAX_ROWS))
 
 
 @contextmanager
-def decoding(file: Path) -> Iterator[None]:
+def decoding(file: Path | str) -> Iterator[None]:
     """Convert errors of reading a Parquet file, including those of polars, into an `InputError` on that file."""
     with reading(file), suppressed():
         try:
@@ -242,20 +302,21 @@ def decoding(file: Path) -> Iterator[None]:
             raise InputError(f"must be a Parquet file: {one_line(str(error))[:80]}") from error
 
 
-def _parquet_batches(
+def parquet_batches(
     file: Path,
     wanted: Callable[[Sequence[str]], list[str]],
-    rows: int,
-    max_bytes: int,
+    rows: int = MAX_ROWS,
+    max_bytes: int = BATCH_BYTES,
     *,
-    max_rows: int,
-    bytes_held_per_row: int,
+    max_rows: int = 1 << 50,
+    bytes_held_per_row: int = 0,
 ) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield the first row (from 1) and the rows of each batch of a Parquet file; `wanted` selects columns."""
     table, cuts = _parquet_cut(file, wanted, rows, max_bytes, max_rows=max_rows, bytes_held_per_row=bytes_held_per_row)
     with decoding(file):
-        for first, count, _ in cuts:
+        for first, height, _ in cuts:
             # slices rather than one streaming scan, as all versions of polars read slices the same way
-            yield first, _texts(table.slice(first - 1, count).collect())
+            yield first, _texts(table.slice(first - 1, height).collect())
 
 
 def _parquet_cut(
@@ -281,7 +342,14 @@ def _parquet_cut(
         rows = max(1, min(rows, max_bytes // padded))
     names = [column for column, kind in kinds.items() if isinstance(kind, pl.String | pl.Categorical | pl.Enum)]
     cuts = metadata.row_slices(columns, rows, max_bytes)
-    return table, ((first + 1, count, metadata.decoded_bytes(names, first, first + count)) for first, count in cuts)
+    return table, ((first + 1, rows, metadata.decoded_bytes(names, first, first + rows)) for first, rows in cuts)
+
+
+def parquet_header(file: Path) -> list[str]:
+    """Return the columns of a Parquet file, whose metadata is checked first."""
+    check_file(file)
+    with decoding(file):
+        return scan(file).collect_schema().names()
 
 
 def check_decoding(

@@ -29,7 +29,7 @@ from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, Local, as_engine
 from poolscope.core.progress import SILENT, Progress
-from poolscope.core.tables import Parts, check_output, writing
+from poolscope.core.tables import Data, Parts, SourceOptions, check_output, label_of, local_paths, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
 from poolscope.metrics.text import mcse_text, percent
 from poolscope.reports.files import MEMORY_BYTES
@@ -112,9 +112,13 @@ PARTITION_SHARE = 1 / 8
 
 @checked
 def attack(
-    reports_path: str | PathLike[str],
+    reports: Data,
     scenario: Scenario,
     *,
+    columns: Mapping[str, str] | None = None,
+    time: str | None = None,
+    allow_network: bool = False,
+    query: str | None = None,
     pools: str | PathLike[str] | None = None,
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
@@ -136,6 +140,12 @@ def attack(
 
     Parameters
     ----------
+    reports : the table of reports: a file, several, a pattern, a folder, ``"-"`` for standard input, an address, or any
+        object with the Arrow C stream interface, as a frame of polars or pandas. See the guide on sources.
+    columns : columns of the source by the names that poolscope reads: ``{"user": "device_id", "bits": "payload"}``.
+    time : the column that orders the reports; otherwise they are in the order of the source.
+    allow_network : whether to connect to other machines; without it an address on the network is refused.
+    query : SQL that returns the reports, where the source is the address of a database.
     pools : a table ``object,pool`` whose pools replace the scenario's; objects that it lacks are neutral.
     observations : observation counts in place of the scenario's; all reports where neither has any.
     threshold : confidence below which there is no guess; the scenario's by default.
@@ -160,9 +170,11 @@ def attack(
     >>> pl.read_parquet("posteriors.parquet").columns[:5]
     ['user', 'adversary', 'n', 'guess', 'confidence']
     """
-    path, target = Path(reports_path), None if out is None else Path(out)
+    path, target = label_of(reports), None if out is None else Path(out)
+    options = SourceOptions.of(columns, time, allow_network, query)
     if target is not None:
-        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools, ground_truth))
+        inputs = scenario.input_paths(*local_paths(reports), pools, ground_truth)
+        check_output(target, overwrite=overwrite, inputs=inputs)
     if not 0 <= top <= MAX_TOP:
         raise InputError(f"must be from 0 to {MAX_TOP:,}", value=top, place="top")
     if ground_truth is not None and target is None:
@@ -174,7 +186,7 @@ def attack(
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         scratch_parent = target.parent if target else Path(tempfile.gettempdir())
         ready = stack.enter_context(
-            prepare_attack(path, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent)
+            prepare_attack(reports, options, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent)
         )
         scorer = ready.scorer
         if known is not None and ground_truth is not None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -17,7 +17,7 @@ import polars as pl
 from poolscope.core.arrays import Floats, Integers, positions
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
-from poolscope.core.tables import check_output, open_table, writing
+from poolscope.core.tables import Data, Source, SourceOptions, check_output, label_of, local_paths, writing
 from poolscope.devices.protocols import memoizes
 from poolscope.inference.link_e_values import join_windows, pairs_above_e_value, select_links
 from poolscope.inference.link_scores import link_scores
@@ -91,7 +91,7 @@ def linking_warning(scorer: Scorer) -> str:
 
 
 def join_pseudonyms(
-    ready: PreparedAttack, fdr: float, path: Path, scenario: Scenario, max_bytes: int
+    ready: PreparedAttack, fdr: float, path: str, scenario: Scenario, max_bytes: int
 ) -> LinkedPseudonyms:
     """Find the names of the file that belong to one device."""
     scorer = ready.scorer
@@ -148,10 +148,14 @@ MAX_PSEUDONYMS, BATCH_REPORTS, MAX_CELLS = 1 << 13, 1 << 9, 1 << 25
 
 
 def link_users(
-    reports_path: str | PathLike[str],
+    reports: Data,
     scenario: Scenario,
     out: str | PathLike[str],
     *,
+    columns: Mapping[str, str] | None = None,
+    time: str | None = None,
+    allow_network: bool = False,
+    query: str | None = None,
     pools: str | PathLike[str] | None = None,
     overwrite: bool = False,
     raw: bool = False,
@@ -169,31 +173,38 @@ def link_users(
     raw : whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
     pools, seed, engine : as of `attack`; max_bytes : for reading.
     """
-    path, target, engine = Path(reports_path), Path(out), as_engine(engine)
-    check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools))
-    check_links(path, scenario)
-    with prepare_attack(path, scenario, pools, None, seed, max_bytes, engine, target.parent) as ready:
+    path, target, engine = label_of(reports), Path(out), as_engine(engine)
+    options = SourceOptions.of(columns, time, allow_network, query)
+    check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*local_paths(reports), pools))
+    check_adversary(scenario)
+    with prepare_attack(reports, options, scenario, pools, None, seed, max_bytes, engine, target.parent) as ready:
         scorer = ready.scorer
+        check_links(ready.source, scenario)
         found = [ready.reading.block(chunk) for chunk in ready.chunks]
         ready.check_unchanged()
     users, sent = pl.concat([names for names, _ in found]), [reports for _, reports in found]
     order, starts = group_by_user(names := users.cast(pl.String), name_hashes(names))
     lengths, who = np.diff(np.append(starts, len(order))), users.gather(order[starts])
-    reports = {name: np.concatenate([part[name] for part in sent])[order] for name in sent[0]}
+    gathered = {name: np.concatenate([part[name] for part in sent])[order] for name in sent[0]}
     with located(file=path):
-        scorer.check(who, lengths, reports)
-    table = pl.concat([_linked(scorer, index, who, lengths, reports) for index in scorer.memoization_aware])
+        scorer.check(who, lengths, gathered)
+    table = pl.concat([_linked(scorer, index, who, lengths, gathered) for index in scorer.memoization_aware])
     with writing(target, raw=raw) as parts:
         parts.write(0, table)
     return table
 
 
-def check_links(path: Path, scenario: Scenario) -> None:
-    """Refuse reports that cannot be linked, before any work: too many, or no adversary who knows of memoization."""
+def check_adversary(scenario: Scenario) -> None:
+    """Refuse a scenario without an adversary who knows of memoization."""
     if not scenario.memoizes or not any(adversary.knows_memoization for adversary in scenario.adversaries):
         rule = "must have an adversary with knows_memoization, to link pseudonyms by responses"
         raise InputError(rule, file=scenario.file, place="adversary")
-    most, source = min(MAX_PSEUDONYMS, MAX_CELLS // scenario.universe().size), open_table(path)
+
+
+def check_links(source: Source, scenario: Scenario) -> None:
+    """Refuse reports that cannot be linked, before any work: too many, or no adversary who knows of memoization."""
+    check_adversary(scenario)
+    most = min(MAX_PSEUDONYMS, MAX_CELLS // scenario.universe().size)
     reports = source.height()
     if reports is None:
         # count the rows of CSV up to the limit
@@ -204,7 +215,7 @@ def check_links(path: Path, scenario: Scenario) -> None:
                 break
     if reports > most:
         rule, remedy = f"must have at most {most:,} reports to be linked", "use a subset of the users"
-        raise InputError(rule, value=reports, file=path, remedy=remedy)
+        raise InputError(rule, value=reports, file=source.path, remedy=remedy)
 
 
 def _linked(scorer: Scorer, index: int, users: pl.Series, lengths: Integers, reports: Reports) -> pl.DataFrame:

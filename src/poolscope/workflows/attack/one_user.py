@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,7 +15,7 @@ import polars as pl
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
-from poolscope.core.tables import check_output, writing
+from poolscope.core.tables import Data, SourceOptions, check_output, label_of, local_paths, writing
 from poolscope.devices.protocols import Device, IdenticalReports, memoizes
 from poolscope.inference.adversary import posterior_block, report_likelihoods, stacked_pool_weights
 from poolscope.inference.attack import posterior
@@ -52,10 +52,14 @@ class UserAttack:
 
 
 def attack_user(
-    reports_path: str | PathLike[str],
+    reports: Data,
     scenario: Scenario,
     user: str,
     *,
+    columns: Mapping[str, str] | None = None,
+    time: str | None = None,
+    allow_network: bool = False,
+    query: str | None = None,
     pools: str | PathLike[str] | None = None,
     out: str | PathLike[str] | None = None,
     overwrite: bool = False,
@@ -70,12 +74,13 @@ def attack_user(
     An adversary who estimates the popularity from the reports themselves uses those of all users. With `link_fdr` a
     user is a device, named by any of its pseudonyms.
     """
-    path, target, engine = Path(reports_path), None if out is None else Path(out), as_engine(engine)
+    path, target, engine = label_of(reports), None if out is None else Path(out), as_engine(engine)
+    options = SourceOptions.of(columns, time, allow_network, query)
     if target is not None:
-        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools))
+        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*local_paths(reports), pools))
     check_link_fdr(link_fdr)
     scratch_parent = target.parent if target else Path(tempfile.gettempdir())
-    with prepare_attack(path, scenario, pools, None, seed, max_bytes, engine, scratch_parent) as ready:
+    with prepare_attack(reports, options, scenario, pools, None, seed, max_bytes, engine, scratch_parent) as ready:
         violations = ready.violations(scenario)
         for line in violations:
             warnings.warn(line, stacklevel=2)
@@ -88,13 +93,13 @@ def attack_user(
         row = ready.scorer.feature_bytes + row_bytes(ready.scorer.mechanism.report_columns)
         max_reports = max_reports_of_user(row, max_bytes)
         for chunk in ready.chunks:
-            users, reports = ready.reading.block(chunk)
+            users, block = ready.reading.block(chunk)
             own = np.flatnonzero((users.cast(pl.String) == user).to_numpy())
             count += len(own)
             with located(file=path):
                 check_reports(user, count, max_reports, "use a subset of them")
             if len(own):
-                found.append({name: column[own] for name, column in reports.items()})
+                found.append({name: column[own] for name, column in block.items()})
         ready.check_unchanged()
     if not found:
         raise InputError("must be a user of the file", file=path, value=user, place="user")
@@ -102,9 +107,9 @@ def attack_user(
     count, scorer = report_count(sent), ready.scorer
     with located(file=path):
         scorer.check(pl.Series([user]), np.array([count]), sent)
-    view, columns = stacked_pool_weights(scorer.adversaries)
+    view, parts_of = stacked_pool_weights(scorer.adversaries)
     mass = masses(scorer.mechanism, sent, view, engine)
-    table = pl.concat([_adversary_rows(scorer, index, sent, mass[:, these]) for index, these in enumerate(columns)])
+    table = pl.concat([_adversary_rows(scorer, index, sent, mass[:, these]) for index, these in enumerate(parts_of)])
     if target is not None:
         with writing(target, raw=raw) as parts:
             parts.write(0, table)

@@ -37,6 +37,11 @@ class Chunk:
 
     number: int
     rows: tuple[RowRange, ...]
+    columns: tuple[str, ...]
+
+    def header(self) -> tuple[str, ...]:
+        """Return the columns that the rows have."""
+        return self.columns
 
     @property
     def text(self) -> bool:
@@ -91,23 +96,24 @@ def split_chunks(
     """
     columns = reading.mechanism.report_columns
     row = max(READING_FACTOR * row_bytes(columns), -(-max_bytes // size))
-    wanted = (USER, *in_file(columns, text=source.text))
+    wanted = (USER, *in_file(columns, text=source.text, header=source.header()))
     chunks: list[Chunk] = []
     held: list[RowRange] = []
-    dtype = None
+    dtype, file = None, None
     for rows in source.rows(wanted, max_bytes=max_bytes, row_bytes=row, folder=reading.folder):
-        if rows.first == 1:
+        if rows.file != file:
+            file = rows.file
             dtype = users_of(replace(rows, count=0).read([USER]), dtype).dtype
         full = sum(each.count for each in held) + rows.count > size
         if held and (full or sum(each.size for each in held) + rows.size > name_bytes):
-            chunks.append(Chunk(number=len(chunks), rows=tuple(held)))
+            chunks.append(Chunk(number=len(chunks), rows=tuple(held), columns=wanted))
             held = []
         held.append(rows)
     assert dtype is not None
-    return [*chunks, Chunk(number=len(chunks), rows=tuple(held))], dtype
+    return [*chunks, Chunk(number=len(chunks), rows=tuple(held), columns=wanted)], dtype
 
 
-def changed_error(file: Path) -> InputError:
+def changed_error(file: Path | str) -> InputError:
     """Return the error of a file that has changed since it was split."""
     return InputError("must not change while it is read", file=file)
 

@@ -28,7 +28,7 @@ from poolscope.core.executors import Engine, Local
 from poolscope.core.files import scratch_folder
 from poolscope.core.machine import check_memory
 from poolscope.core.randomness import user_keys
-from poolscope.core.tables import Source, open_table
+from poolscope.core.tables import Data, Source, SourceOptions, opened
 from poolscope.devices.protocols import Device, memoizes
 from poolscope.game.columns import CONFIDENCE_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, stacked_pool_weights
@@ -37,7 +37,7 @@ from poolscope.inference.memoized.attack import memoized_posterior_by_user
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
 from poolscope.population.universe import Universe, read_pools
 from poolscope.reports.checks import AssumedPopularity, ReportChecks
-from poolscope.reports.files import MIN_ROWS, masses, row_bytes, rows_within, workspace_for
+from poolscope.reports.files import MIN_ROWS, masses, report_names, row_bytes, rows_within, workspace_for
 from poolscope.reports.frequencies import FrequencyCounter
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
@@ -311,7 +311,8 @@ class PreparedAttack:
 
 @contextmanager
 def prepare_attack(
-    path: Path,
+    reports: Data,
+    options: SourceOptions,
     scenario: Scenario,
     pools: str | PathLike[str] | None,
     threshold: float | None,
@@ -327,12 +328,14 @@ def prepare_attack(
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     other = None if pools is None else read_pools(pools, universe)
-    source = open_table(path)
     width = len(scenario.adversaries) * ((other or universe).k + 1)
     with located(file=scenario.file):
         least = N_COPIES * MIN_ROWS * 16 * width
         check_memory("the smallest block of reports", least, "use fewer pools or adversaries")
-    with scratch_folder(scratch_parent) as folder:
+    with (
+        opened(reports, report_names(mechanism.report_columns), options, beside=scratch_parent) as source,
+        scratch_folder(scratch_parent) as folder,
+    ):
         reading = ReportReader(
             mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_estimation_methods(scenario)
         )

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from poolscope.core.errors import InputError, reading
 from poolscope.core.files import ANOTHER, read_json
 from poolscope.core.tables.atomic import checksum, write_text
+from poolscope.core.tables.locations import table_checksum
 from poolscope.core.validation import rejection
 from poolscope.game.blocks import PlayedBlock
 from poolscope.game.columns import exposed_columns
@@ -265,7 +266,7 @@ def input_files(scenario: Scenario) -> dict[str, str]:
     for name in scenario.named_files:
         path = scenario.resolve(name)
         with reading(path):
-            found[name] = checksum(path)
+            found[name] = table_checksum(path)
     return found
 
 

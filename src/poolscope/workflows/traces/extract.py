@@ -18,7 +18,7 @@ from typing import Literal
 from poolscope.core.arguments import checked
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, did_you_mean, format_value, located
-from poolscope.core.tables import check_output
+from poolscope.core.tables import SourceOptions, check_output, label_of, local_paths
 from poolscope.core.tables.atomic import replacing
 from poolscope.core.tables.csv import escape
 from poolscope.population.builtin import UNIVERSES, builtin_universe
@@ -28,7 +28,7 @@ from poolscope.population.builtin.news import outlet_or_site, widened
 from poolscope.population.recorded import write_rows
 from poolscope.population.universe import Universe, read_objects
 from poolscope.workflows.traces import sources
-from poolscope.workflows.traces.sources import SourceColumns, is_archive, ordered, own_words, read_rows
+from poolscope.workflows.traces.sources import SourceColumns, Tables, is_archive, ordered, own_words, read_rows
 
 MAX_FREQUENT = 5
 """Objects outside the universe that are named at most."""
@@ -184,6 +184,9 @@ def make_traces(
     text: str | None = None,
     object: str | None = None,
     domain: str | None = None,
+    time: str | None = None,
+    allow_network: bool = False,
+    query: str | None = None,
     overwrite: bool = False,
     raw: bool = False,
 ) -> Extracted:
@@ -192,7 +195,7 @@ def make_traces(
     Parameters
     ----------
     sources
-        Files or folders as in :mod:`poolscope.workflows.traces.sources`.
+        Files, patterns, folders or addresses as in :mod:`poolscope.workflows.traces.sources`.
     out
         The traces, CSV or Parquet by the ending. With ``news-2021`` a second file is written beside it, of the same
         name with the ending ``.objects.csv``: the outlets, and as neutral objects all other sites that occur.
@@ -204,6 +207,8 @@ def make_traces(
         The column of objects, one of the three. A text is searched for emojis or for links, whichever the universe
         consists of; a cell of objects or domains has one or several, separated by blanks. A domain may be a link and
         is mapped to the object that its host belongs to, else to its registered name.
+    time, allow_network, query
+        As of :func:`attack`. A column of time orders the rows of all sources; without one, they are in their order.
     overwrite
         Whether existing files may be replaced; a source never is.
     raw
@@ -224,21 +229,23 @@ def make_traces(
     bob,👋🏿
     """
     traces = Path(out)
-    paths = ordered(sources)
+    paths = ordered(sources, SourceOptions.of(None, time, allow_network, query))
     who, kind, what = _columns(paths, user, {"text": text, "object": object, "domain": domain})
     target = target_of(universe)
     find = finder(target, kind)
     objects = traces.with_suffix(".objects.csv") if target.is_open else None
+    inputs = [*(path for path in paths if isinstance(path, Path)), *local_paths(sources), Path(universe)]
     for path in filter(None, (traces, objects)):
-        check_output(path, overwrite=overwrite, inputs=(*paths, *map(Path, sources), Path(universe)))
+        check_output(path, overwrite=overwrite, inputs=inputs)
 
     gathered = _TraceBuilder(target=target)
-    for path in paths:
-        gathered.add(path, SourceColumns(who, what), find, own=kind == "text" and is_archive(path))
+    for source in paths:
+        own = kind == "text" and isinstance(source, Path) and is_archive(source)
+        gathered.add(source, SourceColumns(who, what), find, own=own)
     if not gathered.objects:
         most = gathered.outside.most_common(1)
         remedy = f"outside it, the most frequent is {format_value(most[0][0])}" if most else None
-        raise InputError(f"{what} must have an object of {target.name}", file=paths[0], remedy=remedy)
+        raise InputError(f"{what} must have an object of {target.name}", file=label_of(sources), remedy=remedy)
 
     final = widened(target.universe, gathered.objects) if target.is_open else target.universe
     # Both are complete before either is moved into place.
@@ -285,7 +292,7 @@ class _TraceBuilder:
     _names: dict[str, str] = field(default_factory=dict)
     _accepted: dict[str, str | None] = field(default_factory=dict)
 
-    def add(self, path: Path, columns: SourceColumns, find: Finder, *, own: bool) -> None:
+    def add(self, path: Path | Tables, columns: SourceColumns, find: Finder, *, own: bool) -> None:
         """Add the rows of one file; ``own`` for texts of the archive, which are not all the account's."""
         for _, who, cell in read_rows(path, columns):
             self.rows += 1
@@ -323,11 +330,11 @@ class _TraceBuilder:
 
 
 def _columns(
-    paths: Sequence[Path], user: str | None, given: Mapping[ColumnKind, str | None]
+    paths: Sequence[Path | Tables], user: str | None, given: Mapping[ColumnKind, str | None]
 ) -> tuple[str, ColumnKind, str]:
     """Return the column of users, the kind of the other column, and that column; the archive has defaults."""
     named: dict[ColumnKind, str] = {kind: column for kind, column in given.items() if column is not None}
-    if all(map(is_archive, paths)):
+    if all(isinstance(path, Path) and is_archive(path) for path in paths):
         user = user or sources.USER
         named = named or {"text": sources.TEXT}
     if user is None:

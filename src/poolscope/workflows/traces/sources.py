@@ -7,8 +7,11 @@ ending                      what it is
 ``.jsonl``, ``.jsonl.gz``   a JSON object on each line (``.ndjson`` too)
 ``.parquet``                a table
 ``.json``                   a list of JSON objects: a day of the public archive "Tweets of Congress"
-a folder                    its ``.json`` files
+a folder                    its ``.json`` files; or tables, see below
 =========================== =========================================================================
+
+Other files, patterns, folders of tables, standard input and addresses are read as those of `attack`, see
+:mod:`poolscope.core.tables.sources`. So are all sources where a column orders the rows.
 
 Tables are read in the order in which they are given. Days of the archive, whose names are dates, are read in order of
 their names, and the posts of a day in order of their ``time``; a day may be empty. CSV and JSON Lines are read line by
@@ -26,17 +29,22 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from poolscope.core.errors import InputError, one_line, reading
 from poolscope.core.files import check_regular, folder_files, parse_json
-from poolscope.core.tables import open_file
+from poolscope.core.tables import Batch, SourceOptions, label_of, local_paths, open_file, opened
 from poolscope.core.tables.columns import no_column, select_columns
+from poolscope.core.tables.locations import STANDARD_INPUT, format_of, scheme_of
 from poolscope.core.tables.reading import BATCH_BYTES
+from poolscope.core.tables.sources import DEFAULT, check_query
 
 USER, TEXT = "screen_name", "text"
 """The columns of the user and of the text."""
@@ -95,33 +103,88 @@ class SourceColumns(NamedTuple):
     cell: str
 
 
-def ordered(sources: Iterable[str | PathLike[str]]) -> list[Path]:
-    """Return the files in reading order: days of the archive by name, other files as given."""
-    paths: list[Path] = []
-    for path in map(Path, sources):
-        if path.is_dir():
-            paths += folder_files(path, ENDING, ".json files of the archive")
-        else:
-            paths.append(path)
-    if not paths:
+def ordered(sources: Iterable[str | PathLike[str]], options: SourceOptions = DEFAULT) -> list[Path | Tables]:
+    """Return what to read, in order: days of the archive by name, other files as given, and tables of other kinds."""
+    named = list(sources)
+    if not named:
         raise InputError("there must be at least one source")
-    for path in paths:
-        _reader(path)
-    return sorted(paths, key=lambda path: (path.name, str(path))) if all(map(is_archive, paths)) else paths
+    found: list[Path | Tables] = []
+    for source in named:
+        path = Path(source)
+        if path.is_dir() and not _has_tables(path):
+            found += folder_files(path, ENDING, ".json files of the archive")
+        elif _is_elsewhere(source, path):
+            found.append(Tables((source,), options))
+        else:
+            found.append(path)
+    paths = [file for file in found if isinstance(file, Path)]
+    check_query(options, database=not paths)
+    for file in paths:
+        _reader(file)
+    if len(paths) == len(found) and all(map(is_archive, paths)):
+        days: list[Path | Tables] = [*sorted(paths, key=lambda file: (file.name, str(file)))]
+        return days
+    if options.time is not None:
+        # one order for all of them
+        return [Tables(tuple(named), options)]
+    return found
 
 
-def read_rows(path: Path, columns: SourceColumns) -> Iterator[RecordedRow]:
-    """Yield the rows of one file: users are all texts or all integers, a cell is a text, a list of texts or null."""
+class Tables(NamedTuple):
+    """Sources that are read as those of `attack`, and how."""
+
+    sources: tuple[str | PathLike[str], ...]
+    options: SourceOptions
+
+    @property
+    def label(self) -> str:
+        return label_of(self.sources)
+
+
+def _has_tables(folder: Path) -> bool:
+    """Return whether a folder has tables or partitions, rather than days of the archive."""
+    with reading(folder):
+        return any(format_of(path.name)[0] or (path.is_dir() and "=" in path.name) for path in folder.iterdir())
+
+
+def _is_elsewhere(source: str | PathLike[str], path: Path) -> bool:
+    if path.is_dir() or source == STANDARD_INPUT or (isinstance(source, str) and scheme_of(source)):
+        return True
+    if path.exists():
+        return _ending(path) not in READERS and format_of(path.name)[0] is not None
+    return local_paths(source) != [path]
+
+
+def _read_tables(tables: Tables, columns: SourceColumns) -> RawRows:
+    names = tuple(dict.fromkeys(columns))
+    with opened(tables.sources, [(name,) for name in names], tables.options) as source:
+        for batch in source.batches(names):
+            if batch.frame.schema[columns.user] == pl.Binary:
+                batch = replace(batch, frame=batch.frame.with_columns(batch.names(columns.user)))
+            yield from _batch_rows(batch, columns)
+
+
+def read_rows(path: Path | Tables, columns: SourceColumns) -> Iterator[RecordedRow]:
+    """Yield the rows of one source: users are all texts or all integers, a cell is a text, a list of texts or null."""
+    if isinstance(path, Path):
+        check_regular(path)
+        yield from _checked_rows(path, _reader(path)(path, columns), columns, may_be_empty=is_archive(path))
+    else:
+        yield from _checked_rows(path.label, _read_tables(path, columns), columns)
+
+
+def _checked_rows(
+    label: Path | str, rows: RawRows, columns: SourceColumns, *, may_be_empty: bool = False
+) -> Iterator[RecordedRow]:
     number, kind = 0, None
-    check_regular(path)
-    with reading(path):
-        for number, who, cell in _reader(path)(path, columns):
+    with reading(label):
+        for number, who, cell in rows:
             if type(who) is not kind:
                 kind = _checked_kind(who, kind, columns.user, number)
             if type(cell) is not str:
                 cell = _checked_cell(cell, columns.cell, number)
             yield RecordedRow(number, _checked_name(who, columns.user, number) if kind is str else str(who), cell)
-        if number == 0 and not is_archive(path):
+        if number == 0 and not may_be_empty:
             raise InputError("must have at least one row")
 
 
@@ -210,9 +273,13 @@ def _read_json(path: Path, columns: SourceColumns) -> RawRows:
 
 def _read_parquet(path: Path, columns: SourceColumns) -> RawRows:
     for batch in open_file(path).batches(tuple(dict.fromkeys(columns))):
-        for some in batch.split_by_bytes(BATCH_BYTES):
-            numbers = range(some.first, some.first + some.frame.height)
-            yield from zip(numbers, *(some.frame[column].to_list() for column in columns), strict=True)
+        yield from _batch_rows(batch, columns)
+
+
+def _batch_rows(batch: Batch, columns: SourceColumns) -> RawRows:
+    for some in batch.split_by_bytes(BATCH_BYTES):
+        numbers = range(some.first, some.first + some.frame.height)
+        yield from zip(numbers, *(some.frame[column].to_list() for column in columns), strict=True)
 
 
 READERS: dict[str, Callable[[Path, SourceColumns], RawRows]] = {
@@ -229,11 +296,15 @@ READERS: dict[str, Callable[[Path, SourceColumns], RawRows]] = {
 
 
 def _reader(path: Path) -> Callable[[Path, SourceColumns], RawRows]:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    ending = "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
+    ending = _ending(path)
     if ending not in READERS:
-        raise InputError(f"must end in one of {', '.join(READERS)}", file=path)
+        raise InputError(f"must end in one of {', '.join(READERS)}, .tsv, .arrow, or these with .zst", file=path)
     return READERS[ending]
+
+
+def _ending(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
 
 
 @contextmanager
