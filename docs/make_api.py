@@ -7,7 +7,7 @@ import poolscope as ps
 
 GROUPS = {
     "Workflows": (
-        "audit attack obfuscate estimate check compare advise reproduce make_traces",
+        "audit inspect attack obfuscate estimate check compare advise reproduce make_traces",
         "A function has the name and the meaning of its command: files in, files out.",
     ),
     "Arrays": (
@@ -15,7 +15,7 @@ GROUPS = {
         "For reports, likelihoods or a game in memory.",
     ),
     "Results": (
-        "Summary Inferred Obfuscated Estimated Verdict Comparison Advice Reproduction Extracted Frequencies "
+        "Summary Inspection Inferred Obfuscated Estimated Verdict Comparison Advice Reproduction Extracted Frequencies "
         "BehaviorPosterior"
         " Provenance",
         "For annotations, and for the meaning of fields; records with intervals are in `ps.metrics`.",

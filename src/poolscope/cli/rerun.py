@@ -17,6 +17,8 @@ SCHEMAS = {
     "comparison": "comparison.json of a comparison",
     "advice": "advice.json of an advice",
     "reproduction": "reproduction.json of a reproduction",
+    "inspection": "what inspect --json prints",
+    "attack": "what attack --json prints",
 }
 
 

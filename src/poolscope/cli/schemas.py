@@ -10,6 +10,8 @@ from poolscope.metrics.models import json_schema
 from poolscope.paper.runner import Reproduction
 from poolscope.scenario.json_schema import scenario_schema
 from poolscope.workflows.advise.records import Advice
+from poolscope.workflows.attack.inspection import Inspection
+from poolscope.workflows.attack.record import AttackRecord
 from poolscope.workflows.audit.run_folder import Manifest, Summary
 from poolscope.workflows.compare import Comparison
 
@@ -19,6 +21,8 @@ KINDS = {
     "comparison": Comparison,
     "advice": Advice,
     "reproduction": Reproduction,
+    "inspection": Inspection,
+    "attack": AttackRecord,
 }
 
 
