@@ -7,7 +7,7 @@ import poolscope as ps
 
 GROUPS = {
     "Workflows": (
-        "audit attack obfuscate estimate check compare sweep advise reproduce make_traces",
+        "audit inspect attack obfuscate estimate check compare sweep advise reproduce make_traces",
         "A function has the name and the meaning of its command: files in, files out.",
     ),
     "Arrays": (
@@ -15,8 +15,8 @@ GROUPS = {
         "For reports, likelihoods or a game in memory.",
     ),
     "Results": (
-        "Summary Inferred Obfuscated Estimated Verdict Comparison Sweep Advice Reproduction Extracted Frequencies "
-        "BehaviorPosterior Provenance",
+        "Summary Inspection Inferred Obfuscated Estimated Verdict Comparison Sweep Advice Reproduction Extracted "
+        "Frequencies BehaviorPosterior Provenance",
         "For annotations, and for the meaning of fields; records with intervals are in `ps.metrics`.",
     ),
     "Parts": ("Scenario load_scenario Game Universe Behavior Adversary Mechanism Device", ""),

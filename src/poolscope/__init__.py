@@ -18,6 +18,7 @@ __all__ = [
     "Game",
     "Inferred",
     "InputError",
+    "Inspection",
     "Local",
     "Mechanism",
     "Obfuscated",
@@ -40,6 +41,7 @@ __all__ = [
     "estimate",
     "figures",
     "frequencies",
+    "inspect",
     "load_scenario",
     "make_traces",
     "mechanisms",
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
     from poolscope.scenario.scenario import Scenario, load_scenario
     from poolscope.workflows.advise.records import Advice
     from poolscope.workflows.attack.attack import Inferred, attack
+    from poolscope.workflows.attack.inspection import Inspection, inspect
     from poolscope.workflows.audit.run_folder import Summary
     from poolscope.workflows.check.check import check
     from poolscope.workflows.check.verdict import Verdict
@@ -103,6 +106,7 @@ else:
         "check": "workflows.check.check",
         "compare": "html.workflows",
         "estimate": "workflows.estimate",
+        "inspect": "workflows.attack.inspection",
         "make_traces": "workflows.traces.extract",
         "obfuscate": "workflows.obfuscate",
         "reproduce": "paper.reproduce",
@@ -122,6 +126,7 @@ else:
         "Extracted": "workflows.traces.extract",
         "Frequencies": "reports.estimators",
         "Inferred": "workflows.attack.attack",
+        "Inspection": "workflows.attack.inspection",
         "BehaviorPosterior": "inference.posterior",
         "Obfuscated": "workflows.obfuscate",
         "Provenance": "metrics.provenance",

@@ -1,4 +1,4 @@
-"""Custom mechanisms with few reports are tabulated: the same distribution, drawn from keys, unless samples contradict it."""
+"""Custom mechanisms with few reports are tabulated, and drawn from keys unless samples contradict the table."""
 
 import warnings
 from typing import ClassVar

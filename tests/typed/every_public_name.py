@@ -77,6 +77,8 @@ def commands(scenario: ps.Scenario) -> None:
     Path("traces.csv").write_text("user,object\n" + "ann,3\n" * 20 + "bob,8\n" * 20)
     sent: ps.Obfuscated = ps.obfuscate("traces.csv", scenario, "reports.parquet", seed=1)
     found: ps.Inferred = ps.attack("reports.parquet", scenario, out="posteriors.parquet")
+    inspected: ps.Inspection = ps.inspect("reports.parquet", scenario)
+    print(inspected.passed, inspected.checks[0].value)
     estimated: ps.Estimated = ps.estimate("reports.parquet", scenario, "popularity.csv")
     print(sent.reports, found.users, estimated.table.height)
     verdict: ps.Verdict = ps.check(scenario, samples=1000, seed=1)

@@ -15,7 +15,7 @@ from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.attack.one_user import attack_user
-from poolscope.workflows.attack.scoring import prepare_attack
+from poolscope.workflows.attack.preparation import prepare_attack
 from poolscope.workflows.obfuscate import obfuscate
 
 CURIOUS = WEAK + '[[adversary]]\nname = "curious"\npopularity = "estimated"\n'

@@ -173,6 +173,9 @@ def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
     frame = pl.DataFrame({"user": [f"user {user}" for user in users], "value": rng.integers(30, size=len(users))})
     path, out = tmp_path / "reports.parquet", tmp_path / "posteriors.parquet"
     frame.write_parquet(path, row_group_size=1 << 13)
+    # the checks of the reports hold a window of them, whatever the bound
+    monkeypatch.setattr(misfit, "MAX_REPORTS", 1 << 10)
+    monkeypatch.setattr(checks, "MAX_REPORTS", 1 << 10)
     expected = attack(path, scenario, out=tmp_path / "expected.parquet")
     seen = []
 
@@ -181,9 +184,6 @@ def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
         return group_by_user(names, hashes)
 
     monkeypatch.setattr(partitioning, "group_by_user", spy)
-    # the checks of the reports hold a window of them, whatever the bound
-    monkeypatch.setattr(misfit, "MAX_REPORTS", 1 << 10)
-    monkeypatch.setattr(checks, "MAX_REPORTS", 1 << 10)
     del frame, users
     # what is loaded or compiled once is not held for users
     attack(path, scenario, out=out, max_bytes=BOUND, engine=Local(threads=1))

@@ -16,7 +16,7 @@ from poolscope.core.errors import InputError
 ORDER = (
     *("scenarios", "audit", "render", "figures", "rerun", "schema", "explore"),
     *("compare", "sweep", "advise", "check"),
-    *("traces", "obfuscate", "attack", "estimate"),
+    *("traces", "obfuscate", "inspect", "attack", "estimate"),
     "reproduce",
 )
 

@@ -126,6 +126,13 @@ def attack(
     ] = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Attack this user only, report by report.")] = None,
     top: Annotated[int, typer.Option(metavar="N", help="Show the N most confident guesses of each adversary.")] = 0,
+    why: Annotated[
+        bool, typer.Option("--why", help="Explain the guesses of --top, and show the reports that revealed most.")
+    ] = False,
+    pool_sets: Annotated[
+        int,
+        typer.Option(metavar="N", help="Correct confidences for N sets of pools tried on the same reports."),
+    ] = 1,
     ground_truth: Annotated[
         Path | None, typer.Option(help="Evaluate the guesses of --out against this table user,pool.")
     ] = None,
@@ -150,6 +157,10 @@ def attack(
             "--strict", help="Exit with code 1 if the reports contradict the scenario, or --ground-truth the guesses."
         ),
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep finished work if stopped, and continue a stopped attack.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
     column: Columns = None,
@@ -168,16 +179,21 @@ def attack(
         names = "`observations`, `threshold`, `top`, `ground_truth`, `html`, `link_scores` and `linked_out`"
         rule = f"must stand alone: {names} are about all users"
         raise InputError(rule, place="--user")
+    if user is not None and (why or resume or json or pool_sets != 1):
+        rule = "must stand alone: `why`, `pool_sets`, `resume` and `json` are about all users"
+        raise InputError(rule, place="--user")
     if linked_out is not None and link_fdr is None:
         raise InputError(
             "must have `link_fdr`, the share of links that may be wrong", value=str(linked_out), place="--linked-out"
         )
+    if why and not top:
+        raise InputError("must have `top`, the number of users to explain", place="--why")
     if html is not None and out is None:
         raise InputError("must have `out`, the table that it describes", value=str(html), place="--html")
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts
         from poolscope.cli.files import print_attack, print_links, print_user_attack
-        from poolscope.cli.progress import running
+        from poolscope.cli.progress import resume_command, running
         from poolscope.core.tables import SourceOptions, check_outputs, local_paths
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.attack.attack import attack
@@ -187,6 +203,8 @@ def attack(
 
         loaded, data = load_scenario(scenario), one_or_many(reports)
         options = SourceOptions.of(column_names(column), time, allow_network, query)
+        if resume:
+            work.saved_message = lambda: f"finished work is saved, {resume_command()}"
         outputs = {"out": out, "html": html, "linked_out": linked_out, "link_scores": link_scores}
         inputs = loaded.input_paths(*local_paths(data), pools, ground_truth)
         check_outputs(outputs, overwrite=overwrite, inputs=inputs)
@@ -220,8 +238,11 @@ def attack(
                     raw=raw,
                     top=top or (MAX_USERS_IN_REPORT if html else 0),
                     ground_truth=ground_truth,
+                    why=why,
+                    pool_sets=pool_sets,
                     link_fdr=link_fdr,
                     engine=own,
+                    resume=resume,
                     progress=work,
                 )
                 if linked_out is not None and found.joined is not None:
@@ -235,6 +256,11 @@ def attack(
             write_page(found, loaded, data, out, html, options)
     if user is not None:
         print_user_attack(story, out)
+    elif json:
+        from poolscope.metrics.models import as_text
+        from poolscope.workflows.attack.record import attack_record
+
+        typer.echo(as_text(attack_record(found if top else replace(found, top=()), loaded)), nl=False)
     else:
         # the HTML report lists them anyway
         print_attack(found if top else replace(found, top=()), out, html, linked_out)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from rich.text import Text
 
+from poolscope.cli.inspection import checks_table, print_explanations
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import visible
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 MAX_POOLS = 12
 
 NO_GUESS = "no guess"
+
+#: Further columns of rows of posteriors, and their headers.
+EXTRA_COLUMNS = {"confidence_corrected": "corrected", "log_odds": "log-odds"}
 
 #: Links listed.
 MAX_LINKS = 12
@@ -48,7 +52,12 @@ METHODS = {
 
 def print_attack(found: Inferred, out: Path | None, page: Path | None = None, joined: Path | None = None) -> None:
     """Print the confidence and guesses of each adversary; without an output file also the first rows."""
-    from poolscope.workflows.attack.attack import joined_in_words, mcse_note, popularity_estimate_note
+    from poolscope.workflows.attack.attack import (
+        expected_note,
+        joined_in_words,
+        mcse_note,
+        popularity_estimate_note,
+    )
 
     console = Terminal()
     if found.joined is not None:
@@ -59,13 +68,22 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None, jo
     _spread(found).print(console)
     if found.top:
         _rows("Most confident guesses, after all reports", found.top).print(console)
+    if found.explanations.users:
+        print_explanations(console, found.explanations)
     if found.evaluation:
         _evaluation(found.evaluation).print(console)
     note = "Confidence: mean posterior probability of the guess"
     note += "." if found.evaluation else "; without --ground-truth, correctness is unknown."
     console.print(note, style="dim", highlight=False)
-    for sentence in filter(None, (popularity_estimate_note(found), mcse_note(found))):
+    notes = (expected_note(found), *found.cautions, popularity_estimate_note(found), mcse_note(found))
+    for sentence in filter(None, notes):
         console.print(sentence, style="dim", highlight=False)
+    if found.inspection is not None:
+        if any(check.status in ("warn", "fail") for check in found.inspection.checks):
+            checks_table(found.inspection, "Checks of the reports (all: poolscope inspect)", only_noted=True).print(
+                console
+            )
+        console.print(found.inspection.sentence, style="dim", highlight=False)
     _print_verdict(console, found.violations)
     _print_place(console, "Posteriors", out)
     _print_place(console, "Pseudonyms", joined)
@@ -176,7 +194,8 @@ def print_estimate(found: Estimated, out: Path | None) -> None:
 def _rows(title: str, rows: Sequence[Mapping[str, Any]]) -> TextTable:
     """Return rows of posteriors, with the columns that fit a terminal."""
     heads = ["user", "adversary", "n", "guess", "confidence"]
-    table = TextTable(title=title, heads=heads, left=["adversary", "guess"], keys=3)
+    more = {name: head for name, head in EXTRA_COLUMNS.items() if rows and name in rows[0]}
+    table = TextTable(title=title, heads=[*heads, *more.values()], left=["adversary", "guess"], keys=3)
     for row in rows:
         table.add(
             _text(row["user"]),
@@ -184,6 +203,7 @@ def _rows(title: str, rows: Sequence[Mapping[str, Any]]) -> TextTable:
             str(row["n"]),
             _text(NO_GUESS if row["guess"] is None else row["guess"]),
             f"{row['confidence']:.3f}",
+            *(f"{row[name]:.3f}" if name != "log_odds" else f"{row[name]:.1f}" for name in more),
         )
     return table
 

@@ -18,6 +18,8 @@ SCHEMAS = {
     "advice": "advice.json of an advice",
     "reproduction": "reproduction.json of a reproduction",
     "sweep": "sweep.json of a sweep",
+    "inspection": "what inspect --json prints",
+    "attack": "what attack --json prints",
 }
 
 

@@ -10,6 +10,8 @@ from poolscope.metrics.models import json_schema
 from poolscope.paper.runner import Reproduction
 from poolscope.scenario.json_schema import scenario_schema
 from poolscope.workflows.advise.records import Advice
+from poolscope.workflows.attack.inspection import Inspection
+from poolscope.workflows.attack.record import AttackRecord
 from poolscope.workflows.audit.run_folder import Manifest, Summary
 from poolscope.workflows.compare import Comparison
 from poolscope.workflows.sweep import SweepPlan
@@ -21,6 +23,8 @@ KINDS = {
     "advice": Advice,
     "reproduction": Reproduction,
     "sweep": SweepPlan,
+    "inspection": Inspection,
+    "attack": AttackRecord,
 }
 
 

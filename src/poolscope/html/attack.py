@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from math import isinf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,10 +25,18 @@ from poolscope.html.render import placed, render
 from poolscope.html.tables import Column, decimal, share, table
 from poolscope.inference.thresholds import DEFAULT_THRESHOLD, at_least, in_percent
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
-from poolscope.metrics.text import percent
+from poolscope.metrics.text import number, percent
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.attack import Inferred, joined_in_words, mcse_note, popularity_estimate_note
-from poolscope.workflows.attack.summary import GuessSummary
+from poolscope.workflows.attack.attack import (
+    Inferred,
+    expected_note,
+    joined_in_words,
+    mcse_note,
+    popularity_estimate_note,
+)
+from poolscope.workflows.attack.explanation import Explanations
+from poolscope.workflows.attack.scoring import CORRECTED
+from poolscope.workflows.attack.summary import LOG_ODDS, GuessSummary
 
 NONE = "no guess"
 
@@ -63,7 +72,17 @@ def page_of(
         "posteriors.html.j2",
         title=scenario.title.strip() or scenario.name,
         words=" ".join(
-            filter(None, (summary_text(found), _joined(found), popularity_estimate_note(found), mcse_note(found)))
+            filter(
+                None,
+                (
+                    summary_text(found),
+                    expected_note(found),
+                    *found.cautions,
+                    _joined(found),
+                    popularity_estimate_note(found),
+                    mcse_note(found),
+                ),
+            )
         ),
         violations=found.violations,
         facts=[
@@ -155,7 +174,40 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
     if top and found.passed:
         facts = [Column("guess", "", "guess", str), Column("n", "", "reports", str)]
         facts.append(Column("confidence", "", "confidence", decimal))
+        if found.pool_sets > 1:
+            facts.append(Column("corrected", "", "corrected", decimal))
+        facts.append(Column("log_odds", "", "log-odds", _log_odds))
         yield table("Most confident guesses", top, facts, **BY_ADVERSARY, row=("user", "User"))
+        yield from _explanations(found.explanations)
+    if found.inspection is not None:
+        checked = [Column("value", "", "found", str), Column("remedy", "", "what to do", lambda text: text or "–")]
+        rows = found.inspection.checks
+        yield table("Checks of the reports", rows, checked, block=("check", "Check"), row=("status", "Status"))
+
+
+def _explanations(found: Explanations) -> Iterator[dict[str, Any]]:
+    """Yield why the top users are guessed, and the reports of all users that revealed most."""
+    if not found.users:
+        return
+    columns = [
+        Column("guess", "", "guess", str),
+        Column("exposure_text", "", f"confidence ≥ {in_percent(found.users[0].threshold)} first at", str),
+        Column("gamma_text", "", "gamma (95% CI)", str),
+        Column("delta_text", "", "delta (95% CI)", str),
+        Column("reports_text", "", "strongest reports (log Bayes factor): likeliest objects", str),
+    ]
+    yield table("Why these users", found.users, columns, **BY_ADVERSARY, row=("user", "User"))
+    rows = [
+        SimpleNamespace(adversary=name, user=f"{one.user}, report {one.n:,}", factor=one.log_bayes_factor, report=one)
+        for name, reports in found.strongest.items()
+        for one in reports
+    ]
+    columns = [
+        Column("report", "", "pool", lambda one: one.pool),
+        Column("factor", "", "log Bayes factor", lambda value: f"{value:+.2f}"),
+        Column("report", "", "likeliest objects", lambda one: one.likeliest),
+    ]
+    yield table("Reports that revealed most, of all users", rows, columns, **BY_ADVERSARY, row=("user", "Report"))
 
 
 def _guesses(row: GuessSummary) -> dict[str, int]:
@@ -166,8 +218,18 @@ def _guesses(row: GuessSummary) -> dict[str, int]:
 def _guess_row(row: Mapping[str, Any]) -> SimpleNamespace:
     guess = NONE if row["guess"] is None else row["guess"]
     return SimpleNamespace(
-        adversary=row["adversary"], user=row["user"], guess=guess, n=row["n"], confidence=row["confidence"]
+        adversary=row["adversary"],
+        user=row["user"],
+        guess=guess,
+        n=row["n"],
+        confidence=row["confidence"],
+        corrected=row.get(CORRECTED),
+        log_odds=row[LOG_ODDS],
     )
+
+
+def _log_odds(value: float) -> str:
+    return number(value) if isinf(value) else f"{value:.1f}"
 
 
 def _known(value: float | None) -> str:
@@ -190,6 +252,8 @@ def _origin(
     command += " --allow-network" if options.allow_network else ""
     if found.threshold is not None:
         command += f" --threshold {found.threshold:g}"
+    if found.pool_sets > 1:
+        command += f" --pool-sets {found.pool_sets}"
     if found.joined is not None:
         command += f" --link-fdr {found.joined.rate:g}"
     verdict = "passed" if found.passed else "failed"

@@ -34,7 +34,19 @@ from poolscope.devices.protocols import Device
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports, report_count
 from poolscope.population.popularity import within_pools
 from poolscope.population.universe import Universe
-from poolscope.reports.misfit import ERROR, MAX_REPORTS, FirstReports, MisfitCheck
+from poolscope.reports.findings import (
+    BIT_ORDER,
+    DUPLICATES,
+    EPSILON,
+    HASH_TABLE,
+    MEMOIZATION,
+    POPULARITY,
+    Check,
+    Finding,
+)
+from poolscope.reports.misfit import ERROR, MAX_REPORTS, MIN_REPORTS, FirstReports, MisfitCheck
+from poolscope.reports.mixture import pool_weights, solved
+from poolscope.reports.readings import ReadingCheck
 from poolscope.reports.repeats import RepeatCheck, min_collision
 
 #: Deviation of the exponent from 1 that is tolerated: a given popularity is never exactly that of the users.
@@ -45,9 +57,6 @@ MIN_USERS = 20
 
 #: Masses that are held in memory.
 MAX_CELLS = 1 << 22
-
-#: Maximum number of Newton steps, the gain in log-likelihood at which they stop, and halvings of a step.
-MAX_STEPS, MIN_GAIN, HALVINGS = 50, 1e-4, 30
 
 #: A score whose residual variance is below this share is rounding error, or explained by the pool weights.
 MIN_RESIDUAL = 1e-9
@@ -99,9 +108,17 @@ class PopularityCheck:
             self._rows += report_count(first)
 
     def violation(self, users: Integers) -> str | None:
-        """Return the deviation in one line, or None; `users` (reports,) numbers the user of each report from 0."""
+        """Return the deviation in one line, or None; `users` as of `check`."""
+        found = self.check(users)
+        return found.line if found.status == "fail" else None
+
+    def check(self, users: Integers) -> Check:
+        """Return the check; `users` (reports,) numbers the user of each report from 0."""
+        skipped = f"adversary {self._assumed.adversary}: not tested:"
+        if self._tests == 1:
+            return Check(check=POPULARITY, status="skip", value=f"{skipped} uniform within pools has no alternative")
         if not self._rows:
-            return None
+            return Check(check=POPULARITY, status="skip", value=f"{skipped} no reports")
         mass = np.concatenate(self._masses)
         likelihood_offset, likelihood_scale = self._mechanism.likelihood_offset, self._mechanism.likelihood_scale
         likelihood = likelihood_offset + likelihood_scale * mass[:, 0::2][:, self._pools]
@@ -112,7 +129,7 @@ class PopularityCheck:
         likelihood, tilt, users = likelihood[possible], tilt[possible], users[: self._rows][possible]
         count = len(np.unique(users))
         if count < MIN_USERS:
-            return None
+            return Check(check=POPULARITY, status="skip", value=f"{skipped} needs reports of {MIN_USERS} users")
         # likelihoods are known up to a factor of each report
         scale = likelihood.max(axis=1, keepdims=True)
         exponent, error = exponents(likelihood / scale, tilt / scale, users)
@@ -120,23 +137,27 @@ class PopularityCheck:
         with np.errstate(invalid="ignore"):
             far = np.abs(exponent - 1.0) > MARGIN + deviations * error
         if not far.any():
-            return None
+            value = f"reports fit the power {exponent[0]:.3g} of the popularity of adversary {self._assumed.adversary}"
+            value += f" (standard error {error[0]:.2g})" if np.isfinite(error[0]) else ""
+            return Check(check=POPULARITY, status="pass", value=value)
         names = np.array(["neutral", *self._assumed.universe.pool_names])[self._pools]
         # index 0 is that of all pools together
         strongest = int(np.nanargmax(np.where(far, np.abs(exponent - 1.0) / error, np.nan)))
-        return self._message(float(exponent[strongest]), [str(name) for name in names[far[1:]]])
+        return Check.failed(self._finding(float(exponent[strongest]), [str(name) for name in names[far[1:]]]))
 
-    def _message(self, exponent: float, pools: Sequence[str]) -> str:
+    def _finding(self, exponent: float, pools: Sequence[str]) -> Finding:
         where = f"pool{'s' * (len(pools) != 1)} {', '.join(pools)}" if pools else "pools"
-        found = (
+        value = (
             f"within {where} the reports do not follow the popularity of adversary {self._assumed.adversary} "
             f"(they fit its power {exponent:.2g})"
         )
         if exponent > 1:
-            return f"{found}: likely a larger epsilon, a client that is truthful too often, or a steeper popularity"
-        if exponent < REORDERED_EXPONENT:
-            return f"{found}: likely another order of objects, hash table columns or popularities, or numbers from 1"
-        return f"{found}: likely a smaller epsilon, fake values among the reports, or a flatter popularity"
+            cause = "likely a larger epsilon, a client that is truthful too often, or a steeper popularity"
+        elif exponent < REORDERED_EXPONENT:
+            cause = "likely another order of objects, hash table columns or popularities, or numbers from 1"
+        else:
+            cause = "likely a smaller epsilon, fake values among the reports, or a flatter popularity"
+        return Finding(POPULARITY, value, cause)
 
 
 def exponents(likelihood: Floats, tilt: Floats, users: Integers) -> tuple[Floats, Floats]:
@@ -152,7 +173,7 @@ def exponents(likelihood: Floats, tilt: Floats, users: Integers) -> tuple[Floats
     scores = tilt * shares / shares.sum() / (likelihood @ weights)[:, None]
     scores = np.column_stack([scores.sum(axis=1), scores])
     total = np.sum(scores**2, axis=0)
-    scores -= nuisance @ _solved(nuisance.T @ nuisance, nuisance.T @ scores)
+    scores -= nuisance @ solved(nuisance.T @ nuisance, nuisance.T @ scores)
     information = np.sum(scores**2, axis=0)
     sums = np.stack([np.bincount(users, weights=column) for column in scores.T], axis=1)
     sums = sums[np.bincount(users) > 0]
@@ -160,36 +181,6 @@ def exponents(likelihood: Floats, tilt: Floats, users: Integers) -> tuple[Floats
     with np.errstate(divide="ignore", invalid="ignore"):
         known = np.where(information > MIN_RESIDUAL * total, information, np.nan)
         return 1.0 + sums.sum(axis=0) / known, np.sqrt(spread) / known
-
-
-def pool_weights(likelihood: Floats) -> tuple[Floats, Floats]:
-    """Return the maximum-likelihood weights of the pools, and the derivatives of the log-likelihoods by the weights.
-
-    The weights (pools,) sum to 1. They may be negative as long as every report has a positive probability, so that the
-    gradient is 0 at the maximum. The derivatives are (reports, pools - 1).
-    """
-    pools = likelihood.shape[1]
-    weights: Floats = np.full(pools, 1.0 / pools)
-    apart = likelihood[:, 1:] - likelihood[:, :1]
-    mixture: Floats = likelihood @ weights
-    for _ in range(MAX_STEPS):
-        derivatives = apart / mixture[:, None]
-        gradient = derivatives.sum(axis=0)
-        step = _solved(derivatives.T @ derivatives, gradient)
-        gain = float(gradient @ step)
-        if gain < MIN_GAIN:
-            break
-        change, value = apart @ step, float(np.sum(np.log(mixture)))
-        for halving in range(HALVINGS):
-            length = 0.5**halving
-            moved = mixture + length * change
-            if moved.min() > 0 and np.sum(np.log(moved)) >= value + MIN_GAIN * length * gain:
-                weights = weights + length * np.concatenate([[-step.sum()], step])
-                break
-        else:
-            break
-        mixture = likelihood @ weights
-    return weights, apart / mixture[:, None]
 
 
 def _tilted(assumed: AssumedPopularity) -> tuple[PoolWeights, Floats]:
@@ -212,11 +203,6 @@ def _tilted(assumed: AssumedPopularity) -> tuple[PoolWeights, Floats]:
     return PoolWeights(columns, weights, 2 * (universe.k + 1)), step
 
 
-def _solved(matrix: Floats, right: Floats) -> Floats:
-    """Return the minimum-norm solution, as indistinguishable pools make the matrix singular."""
-    return np.asarray(np.linalg.lstsq(matrix, right, rcond=1e-10)[0], dtype=np.float64)
-
-
 class ReportChecks:
     """Check the first reports of a file against the scenario.
 
@@ -237,6 +223,7 @@ class ReportChecks:
         self._popularities = [
             PopularityCheck(device.mechanism, each, false_alarm_rate, MAX_REPORTS) for each in assumed
         ]
+        self._readings = ReadingCheck(device.mechanism, _pool_weights_of(device.mechanism, assumed), false_alarm_rate)
         self._users: list[Keys] = []
         self._rows = 0
 
@@ -256,24 +243,82 @@ class ReportChecks:
         self._users.append(hashes[: report_count(first)])
         self._rows += report_count(first)
         self._repeats.add(first)
+        self._readings.add(first)
         for popularity in self._popularities:
             popularity.add(first)
 
     def violations(self) -> list[str]:
         """Return the deviations from the scenario, one line each."""
+        return [check.line for check in self.checks() if check.status == "fail"]
+
+    def checks(self) -> list[Check]:
+        """Return every check in the order of the table; a check that another one makes meaningless is skipped."""
         if not self._rows:
             return []
         users = self._numbered()
-        repeats = self._repeats.violation(users)
-        # the misfit checks assume independent reports
-        misfit = None if repeats and not self._memoized else self._misfit.violation()
-        found = [repeats, misfit, *(check.violation(users) for check in self._popularities)]
-        return [line for line in found if line]
+        repeats = self._repeats.finding(users)
+        readings = {check.check: check for check in self._readings.checks(users)}
+        misread = next((check for check in readings.values() if check.status == "fail"), None)
+        # the misfit checks assume independent reports; another reading explains what counts would show
+        dependent = repeats is not None and not self._memoized
+        misfit = None if dependent else self._misfit.finding(counts=misread is None)
+        found = [*self._repeat_checks(repeats, users), self._epsilon(dependent, misfit), *readings.values()]
+        if misfit is not None and misfit.check == HASH_TABLE:
+            found = [check for check in found if check.check != HASH_TABLE] + [Check.failed(misfit)]
+        if misread is None:
+            return [*found, *(check.check(users) for check in self._popularities)]
+        why = f"not tested: the {misread.check} does not fit"
+        later = [HASH_TABLE] if misread.check == BIT_ORDER and HASH_TABLE in readings else []
+        names = [*later, *([POPULARITY] if self._popularities else [])]
+        skipped = [Check(check=name, status="skip", value=why) for name in names]
+        return [*(check for check in found if check.check not in later), *skipped]
+
+    def _repeat_checks(self, found: Finding | None, users: Integers) -> list[Check]:
+        """Return the checks of duplicate rows and of memoization, which the same finding may fail."""
+        duplicates = Check(check=DUPLICATES, status="pass", value="no sign of rows that were delivered twice")
+        if not self._repeats.comparable:
+            value = "not tested: instantaneous noise hides which responses are equal"
+            memoization = Check(check=MEMOIZATION, status="skip", value=value)
+        elif self._rows == len(np.unique(users)):
+            value = "not tested: no user has two reports"
+            memoization = Check(check=MEMOIZATION, status="skip", value=value)
+        else:
+            memoization = Check(check=MEMOIZATION, status="pass", value=self._repeats.description(users))
+        if found is None:
+            return [duplicates, memoization]
+        if found.check == MEMOIZATION:
+            return [duplicates, Check.failed(found)]
+        why = "not tested: rows were delivered twice"
+        return [Check.failed(found), Check(check=MEMOIZATION, status="skip", value=why)]
+
+    def _epsilon(self, dependent: bool, found: Finding | None) -> Check:
+        if dependent:
+            value = "not tested: reports of a user are not independent"
+            return Check(check=EPSILON, status="skip", value=value)
+        if found is not None and found.check == EPSILON:
+            return Check.failed(found)
+        if self._misfit.reports < MIN_REPORTS or not self._misfit.description():
+            value = f"not tested: needs {MIN_REPORTS} reports of a mechanism that counts objects"
+            return Check(check=EPSILON, status="skip", value=value)
+        return Check(check=EPSILON, status="pass", value=self._misfit.description())
 
     def _numbered(self) -> Integers:
         """Return (reports,) the user of each report, from 0."""
         numbers: Integers = np.unique(np.concatenate(self._users), return_inverse=True)[1]
         return numbers
+
+
+def _pool_weights_of(mechanism: Mechanism, assumed: Sequence[AssumedPopularity]) -> PoolWeights:
+    """Return the popularity within pools of the first adversary; uniform over all objects where none is assumed."""
+    if not assumed:
+        return PoolWeights(
+            np.zeros((1, mechanism.universe), dtype=np.uint32),
+            np.full((1, mechanism.universe), 1.0 / mechanism.universe),
+            1,
+        )
+    universe = assumed[0].universe
+    columns = (universe.pool_of + 1).astype(np.uint32)[None]
+    return PoolWeights(columns, within_pools(universe, assumed[0].popularity, empty="uniform")[None], universe.k + 1)
 
 
 def _min_collision_of(assumed: AssumedPopularity) -> float:

@@ -33,6 +33,7 @@ from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.randomness import user_keys
 from poolscope.mechanisms.protocols import Mechanism, Reports, is_frequency_oracle, report_count
 from poolscope.mechanisms.rappor import Rappor
+from poolscope.reports.findings import EPSILON, HASH_TABLE, OTHER_FUNCTIONS, Finding
 from poolscope.reports.frequencies import channel_of
 from poolscope.reports.ibu import lack_of_fit
 
@@ -58,8 +59,6 @@ MIN_RATIO = 1.2
 MAX_FITTED_CELLS = 1 << 18
 
 TESTS = 5
-
-OTHER_FUNCTIONS = "likely another hash table, seed, order of bits or order of objects"
 
 
 @dataclass(frozen=True)
@@ -147,12 +146,43 @@ class MisfitCheck:
 
     def violation(self) -> str | None:
         """Return the first deviation with its likely cause, in one line; None without a deviation."""
-        checks = [self._channel_found]
-        if self.reports >= MIN_REPORTS:
-            checks = [self._bits_found, self._functions_found, self._sum_found, self._rare_found, *checks]
-        return next((message for check in checks if (message := check())), None)
+        found = self.finding()
+        return None if found is None else found.line
 
-    def _bits_found(self) -> str | None:
+    def finding(self, *, counts: bool = True) -> Finding | None:
+        """Return the first deviation with its likely cause; None without a deviation.
+
+        Without `counts`, only what does not depend on which objects a report supports is checked.
+        """
+        checks = [self._channel_found] if counts else []
+        if self.reports >= MIN_REPORTS:
+            of_counts = [self._sum_found, self._rare_found] if counts else []
+            checks = [self._bits_found, self._functions_found, *of_counts, *checks]
+        return next((found for check in checks if (found := check())), None)
+
+    def description(self) -> str:
+        """Return the statistics that do not depend on the users' objects, in words; empty where there are none."""
+        found = []
+        if self._bits and self.reports:
+            size = self._mechanism.report_columns[self._bits].size
+            found.append(f"{100 * self._ones.mean / size:.4g}% of the bits are set")
+        if is_frequency_oracle(self._mechanism) and self.reports:
+            rates, size = self._mechanism.rates, self._mechanism.universe
+            other = np.broadcast_to(rates.q_star, size)
+            gap = np.broadcast_to(rates.p_star, size) - other
+            share = (float(np.sum(self._sums)) / self.reports - other.sum()) / gap.mean()
+            collisions = float(np.sum(np.broadcast_to(rates.collision_variance, size)))
+            error = np.sqrt(self._supported.variance / self.reports + collisions) / gap.mean()
+            said = f"the counts of all objects sum to {100 * share:.0f}% of the reports"
+            found.append(f"{said} (standard error {100 * error:.0f}%)")
+        return ", ".join(found)
+
+    @property
+    def hashed(self) -> bool:
+        """Whether reports name a hash function or a seed."""
+        return self._mechanism.shared_column is not None or "seed" in self._mechanism.report_columns
+
+    def _bits_found(self) -> Finding | None:
         if self._bits is None:
             return None
         size = self._mechanism.report_columns[self._bits].size
@@ -163,7 +193,8 @@ class MisfitCheck:
         if abs(self._ones.mean - made.mean) <= error + _overlap(self._mechanism) + ROUNDING * size:
             return None
         shares = f"{100 * self._ones.mean / size:.4g}% of the bits are set, where the mechanism sets"
-        return f"{shares} {100 * made.mean / size:.4g}%: likely another epsilon or number of bits"
+        value = f"{shares} {100 * made.mean / size:.4g}%"
+        return Finding(EPSILON, value, "likely another epsilon or number of bits")
 
     def _simulated(self) -> Iterator[Reports]:
         """Yield simulated reports of all objects in turn, in chunks."""
@@ -181,7 +212,7 @@ class MisfitCheck:
                 break
         return made
 
-    def _functions_found(self) -> str | None:
+    def _functions_found(self) -> Finding | None:
         functions, n = len(self._uses), self.reports
         if functions < 2:
             return None
@@ -193,12 +224,10 @@ class MisfitCheck:
         if max(stats.poisson.sf(alike - 1, pairs), stats.chi2.sf(squared, degrees)) >= self._tail:
             return None
         used = int(np.count_nonzero(self._uses))
-        return (
-            f"hash functions are not equally frequent ({used:,} of {functions:,} in {n:,} reports): likely another "
-            "number of functions, or the wrong column"
-        )
+        value = f"hash functions are not equally frequent ({used:,} of {functions:,} in {n:,} reports)"
+        return Finding(HASH_TABLE, value, "likely another number of functions, or the wrong column")
 
-    def _sum_found(self) -> str | None:
+    def _sum_found(self) -> Finding | None:
         if not is_frequency_oracle(self._mechanism):
             return None
         rates, size = self._mechanism.rates, self._mechanism.universe
@@ -222,10 +251,10 @@ class MisfitCheck:
             return None
         found = f"the counts of all objects sum to {100 * max(0.0, (low + high) / 2):.0f}% of the reports"
         if high < MIN_SUM:
-            return f"{found}: {OTHER_FUNCTIONS}"
-        return f"{found}: likely another epsilon, or objects outside the universe"
+            return Finding(HASH_TABLE if self.hashed else EPSILON, found, OTHER_FUNCTIONS)
+        return Finding(EPSILON, found, "likely another epsilon, or objects outside the universe")
 
-    def _rare_found(self) -> str | None:
+    def _rare_found(self) -> Finding | None:
         if not is_frequency_oracle(self._mechanism):
             return None
         rates, size, n = self._mechanism.rates, self._mechanism.universe, self.reports
@@ -237,17 +266,18 @@ class MisfitCheck:
         if below.max() <= stats.norm.isf(self._tail / size):
             return None
         some = int(np.sum(below > self._deviations()))
-        return f"{some:,} objects have fewer supporting reports than noise alone gives: likely a larger epsilon"
+        value = f"{some:,} objects have fewer supporting reports than noise alone gives"
+        return Finding(EPSILON, value, "likely a larger epsilon")
 
-    def _channel_found(self) -> str | None:
+    def _channel_found(self) -> Finding | None:
         if self._channel is None:
             return None
         degrees = int(np.count_nonzero(self._channel.matrix.max(axis=0) > 0)) - 1
         squared = lack_of_fit(self._channel.matrix, np.asarray(self._seen))
         if squared <= MIN_RATIO * stats.chi2.isf(self._tail, max(1, degrees)):
             return None
-        found = "no popularity explains the frequencies of the reports"
-        return f"{found}: likely another channel, or another numbering of the reports"
+        value = "no popularity explains the frequencies of the reports"
+        return Finding(EPSILON, value, "likely another channel, or another numbering of the reports")
 
     def _deviations(self) -> float:
         return float(stats.norm.isf(self._tail / 2))

@@ -34,6 +34,7 @@ from poolscope.devices.protocols import Device, IdenticalReports, memoizes
 from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.grr import GRR
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
+from poolscope.reports.findings import DUPLICATES, MEMOIZATION, Finding
 from poolscope.reports.frequencies import channel_of
 
 #: Reports of a user that are checked; simulated reports per object; the same where equal pairs are common; number
@@ -119,22 +120,38 @@ class RepeatCheck:
             self._slots = int(evidence.slots.max()) + 1 if isinstance(evidence.distribution, IdenticalReports) else 0
 
     def violation(self, users: Integers) -> str | None:
-        """Return the deviation in one line, or None; `users` (reports,) numbers the user of each report from 0."""
+        """Return the deviation in one line, or None; `users` as of `finding`."""
+        found = self.finding(users)
+        return None if found is None else found.line
+
+    def finding(self, users: Integers) -> Finding | None:
+        """Return the deviation, or None; `users` (reports,) numbers the user of each report from 0."""
         if not self._hashes:
             return None
         equal = grouped(users, np.concatenate(self._hashes))
         if not equal.n_disjoint_pairs.any():
             return None
-        if copies := _copies(equal):
-            where = _place(equal, int(equal.lengths.sum()) * (copies - 1) / copies)
-            return f"each report occurs {copies} times{where}: rows were delivered more than once; remove the copies"
+        if copies := copies_found(equal):
+            return copies
         if not self._device.memoizes:
             return self._fresh_found(equal)
         return self._memoized_found(equal, 1.0 / self._slots) if self._slots else None
 
-    def _fresh_found(self, equal: EqualReports) -> str | None:
+    def description(self, users: Integers) -> str:
+        """Return how often reports repeat, in words."""
+        equal = grouped(users, np.concatenate(self._hashes))
+        share = equal.repeated / max(1, int(equal.lengths.sum()))
+        said = "memoized" if self._device.memoizes else "fresh"
+        return f"{share:.1%} of the reports equal an earlier one of their user, as {said} reports may"
+
+    @property
+    def comparable(self) -> bool:
+        """Whether equal responses make equal reports, so that repeats can be compared with the device."""
+        return not self._device.memoizes or bool(self._slots)
+
+    def _fresh_found(self, equal: EqualReports) -> Finding | None:
         mechanism, tail = self._device.mechanism, self._false_alarm_rate / 2
-        expected = max(map(_equal_pairs, _samples(mechanism, SIMULATED)))
+        expected = equal_pair_bound(mechanism)
         exceeds = _is_above(equal.share, expected, int(equal.n_disjoint_pairs.sum()), tail)
         common = expected > COMMON
         if not (exceeds or (common and _repeats_more(equal, _samples(mechanism, SIMULATED_IF_COMMON), tail))):
@@ -143,11 +160,12 @@ class RepeatCheck:
         share = f"{equal.repeated / equal.lengths.sum():.1%} of them equal an earlier one of their user{where}"
         triples = float(np.sum(_choose(equal.lengths, 3)) * equal.share**2)
         if triples >= MIN_TRIPLES and np.sum(_choose(equal.sizes, 3)) <= MAX_TRIPLE_SHARE * triples:
-            return f"reports repeat: {share}, hardly any a second time: likely duplicate rows; remove them"
+            value = f"reports repeat: {share}, hardly any a second time"
+            return Finding(DUPLICATES, value, "likely duplicate rows; remove them")
         remedy = "set memoize = true in [devices], or remove duplicate rows"
-        return f"reports repeat: {share}, more than fresh devices send: {remedy}"
+        return Finding(MEMOIZATION, f"reports repeat: {share}, more than fresh devices send", remedy)
 
-    def _memoized_found(self, equal: EqualReports, uniform: float) -> str | None:
+    def _memoized_found(self, equal: EqualReports, uniform: float) -> Finding | None:
         share, tail, min_collision_prob = (
             equal.share,
             self._false_alarm_rate / 2,
@@ -161,10 +179,11 @@ class RepeatCheck:
             too_few or _is_below(float(equal.equal_pair_shares[several].mean()), expected, int(several.sum()), tail)
         ):
             return None
-        return (
+        value = (
             f"reports hardly repeat: {share:.2%} of the pairs of a user's reports are equal, where memoized responses "
-            f"make at least {expected:.2%}: set memoize = false in [devices]"
+            f"make at least {expected:.2%}"
         )
+        return Finding(MEMOIZATION, value, "set memoize = false in [devices]")
 
 
 def hashed(reports: Reports) -> Keys:
@@ -197,6 +216,20 @@ def min_collision(popularity: Floats, sections: Integers) -> float:
     """Return a lower bound on the probability that two objects of a user are equal, whatever its behavior."""
     squares = np.bincount(sections, weights=popularity**2)
     return float(1.0 / np.sum(1.0 / squares[squares > 0]))
+
+
+def copies_found(equal: EqualReports) -> Finding | None:
+    """Return that each row was delivered several times, if it was."""
+    if (copies := _copies(equal)) is None:
+        return None
+    where = _place(equal, int(equal.lengths.sum()) * (copies - 1) / copies)
+    value = f"each report occurs {copies} times{where}"
+    return Finding(DUPLICATES, value, "rows were delivered more than once; remove the copies")
+
+
+def equal_pair_bound(mechanism: Mechanism) -> float:
+    """Return an upper confidence bound on the probability that two fresh reports are equal, whatever their objects."""
+    return max(map(_equal_pairs, _samples(mechanism, SIMULATED)))
 
 
 def _copies(equal: EqualReports) -> int | None:

@@ -7,7 +7,7 @@ replaces the target atomically. After an error the previous target is unchanged 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -45,13 +45,14 @@ class Parts:
     raw: bool = False
     numeric: Sequence[str] = ()
 
-    def write(self, number: int, frame: pl.DataFrame) -> None:
-        """Write a part; its number is its position in the table."""
+    def write(self, number: int, frame: pl.DataFrame) -> Path:
+        """Write a part and return its file; its number is its position in the table."""
         path = self.folder / f"{number:012d}.parquet"
         frame = escaped(frame, self.numeric) if self.text and not self.raw else frame
         with _located_disk_errors(self.target):
             # read once and soon: compression would cost more than it saves
             frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
+        return path
 
     def scan(self, names: Sequence[str]) -> pl.LazyFrame:
         """Scan the parts written so far, in order, with these columns as the original strings."""
@@ -117,13 +118,23 @@ def _same(one: Path, other: Path) -> bool:
 
 @contextmanager
 def writing(
-    path: Path, *, compression: Compression = "zstd", raw: bool = False, numeric: Sequence[str] = ()
+    path: Path,
+    *,
+    compression: Compression = "zstd",
+    raw: bool = False,
+    numeric: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Iterator[Parts]:
-    """Yield a writer of parts; on exit the joined table replaces `path`."""
+    """Yield a writer of parts; on exit the joined table replaces `path`.
+
+    Parts are in a scratch folder; or in `folder`, beside `path`, which the caller removes: then parts that are there
+    count too.
+    """
     text = path.suffix.lower() == ".csv"
-    with _located_disk_errors(path), scratch_folder(path.parent) as scratch:
+    place = scratch_folder(path.parent) if folder is None else nullcontext(folder)
+    with _located_disk_errors(path), place as scratch:
         folder = scratch / "parts"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         yield Parts(target=path, folder=folder, text=text, raw=raw, numeric=numeric)
         joined = scratch / path.name
         _join(sorted(folder.iterdir()), joined, text, compression)

@@ -12,30 +12,28 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-import polars as pl
+from typing import Any
 
 from poolscope.core.arguments import checked
-from poolscope.core.arrays import Tick
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, located
-from poolscope.core.executors import EngineLike, Local, as_engine
+from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.progress import SILENT, Progress
-from poolscope.core.tables import Data, Parts, SourceOptions, check_output, label_of, local_paths, writing
+from poolscope.core.tables import Data, SourceOptions, check_output, label_of, local_paths, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD
 from poolscope.metrics.text import mcse_text, percent
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack import partitioning
+from poolscope.workflows.attack.explanation import Explanations, check_explained, explain
+from poolscope.workflows.attack.inspection import Inspection, first_checks, inspection_of, time_range
 from poolscope.workflows.attack.linking import (
     LinkedPseudonyms,
     check_link_fdr,
@@ -43,19 +41,11 @@ from poolscope.workflows.attack.linking import (
     linking_warning,
     with_devices,
 )
-from poolscope.workflows.attack.partitioning import Chunk, Partition, ReportReader
-from poolscope.workflows.attack.scoring import Scorer, prepare_attack, run_tasks
-from poolscope.workflows.attack.summary import (
-    Evaluation,
-    GuessSummary,
-    Tally,
-    UserCounts,
-    check_pools,
-    count,
-    evaluate,
-    read_truth,
-    top_users,
-)
+from poolscope.workflows.attack.pool_sets import check_pool_sets, correction_note, other_pools_beside
+from poolscope.workflows.attack.preparation import prepare_attack
+from poolscope.workflows.attack.resuming import Records, identity, unfinished_folder
+from poolscope.workflows.attack.summary import Evaluation, GuessSummary, Tally, check_pools, evaluate, read_truth
+from poolscope.workflows.attack.tasks import AttackTask, chunk_summaries, scored_partitions, total_of
 
 #: Rows of the preview, and users of the top list at most.
 PREVIEW_ROWS, MAX_TOP = 12, 1_000_000
@@ -75,6 +65,10 @@ class Inferred:
     evaluation : how often each adversary is correct, where the ground truth is given.
     estimated : the adversaries who estimated the popularity, once: results are conditional on that estimate.
     joined : which pseudonyms were linked to which device, if they were; users are then devices.
+    inspection : whether the reports fit the scenario: the table of checks of `inspect`.
+    explanations : why the top users are guessed, and which reports of all users revealed most, where asked for.
+    pool_sets : how many sets of pools were tried; beyond 1, summaries use the corrected confidence.
+    cautions : what to keep in mind when these results are used, one sentence each.
     violations : what contradicts the scenario, one line each: reports that do not match it, see `ReportChecks`, and
         adversaries who are not calibrated, by the ground truth. Guesses are then unreliable.
 
@@ -98,6 +92,10 @@ class Inferred:
     evaluation: Sequence[Evaluation] = ()
     estimated: Sequence[str] = ()
     joined: LinkedPseudonyms | None = None
+    inspection: Inspection | None = None
+    explanations: Explanations = field(default_factory=Explanations)
+    pool_sets: int = 1
+    cautions: Sequence[str] = ()
     violations: Sequence[str] = ()
 
     @property
@@ -127,10 +125,13 @@ def attack(
     raw: bool = False,
     top: int = 0,
     ground_truth: str | PathLike[str] | None = None,
+    why: bool = False,
+    pool_sets: int = 1,
     link_fdr: float | None = None,
     seed: int = 0,
     max_bytes: int = MEMORY_BYTES,
     engine: EngineLike | None = None,
+    resume: bool = False,
     progress: Progress = SILENT,
 ) -> Inferred:
     """Compute the posterior of every user of a file of reports, for every adversary of the scenario.
@@ -155,10 +156,15 @@ def attack(
     top : how many of the users that each adversary is most confident about are in the ``top`` of the result.
     ground_truth : a table ``user,pool`` of the pools that users prefer, by which the guesses after all reports are
         evaluated; a pool that no adversary has is refused.
+    why : whether to explain the guesses about the ``top`` users, and find the reports of all users that revealed most.
+    pool_sets : how many sets of pools were tried on these reports, this one included. Beyond 1, the table has a column
+        ``confidence_corrected``, and threshold and summaries use it.
     link_fdr : link pseudonyms by memoized responses before the attack, for all adversaries, at this expected false
         discovery rate (0.001: one link in 1,000). A linked user is named by its first pseudonym in the file.
     seed : of simulated reports for the popularity estimate, as in the game, and of ties between pools.
     max_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
+    resume : whether to keep finished work in the folder ``OUT.unfinished`` if the attack is stopped, and to continue
+        what such a folder has. The table is the same to the byte. The folder is removed in the end.
     progress : receives the number of reports, and reports, half of each when it is read and half when it is scored.
 
     Examples
@@ -179,20 +185,43 @@ def attack(
         raise InputError(f"must be from 0 to {MAX_TOP:,}", value=top, place="top")
     if ground_truth is not None and target is None:
         raise InputError("must have `out`, the table that it evaluates", value=str(ground_truth), place="ground_truth")
+    if resume and target is None:
+        raise InputError("must have `out`, the table that is resumed", value=resume, place="resume")
+    check_pool_sets(pool_sets)
+    check_explained(top, why)
     check_link_fdr(link_fdr)
     known = None if ground_truth is None else read_truth(ground_truth)
     engine, scenario = as_engine(engine), with_overrides(scenario, observations=observations)
     with ExitStack() as stack:
-        parts = None if target is None else stack.enter_context(writing(target, raw=raw))
+        folder = None
+        if resume and target is not None:
+            asked = {"threshold": threshold, "top": top, "why": why, "pool_sets": pool_sets, "link_fdr": link_fdr}
+            asked |= {"seed": seed, "max_bytes": max_bytes, "raw": raw}
+            folder = stack.enter_context(unfinished_folder(target, identity(reports, options, scenario, pools, asked)))
+        parts = None if target is None else stack.enter_context(writing(target, raw=raw, folder=folder))
         scratch_parent = target.parent if target else Path(tempfile.gettempdir())
         ready = stack.enter_context(
-            prepare_attack(reports, options, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent)
+            prepare_attack(
+                reports,
+                options,
+                scenario,
+                pools,
+                threshold,
+                seed,
+                max_bytes,
+                engine,
+                scratch_parent,
+                folder,
+                pool_sets,
+            )
         )
         scorer = ready.scorer
+        check_pool_sets(pool_sets, scorer)
         if known is not None and ground_truth is not None:
             check_pools(known, scorer.pool_names, ground_truth)
-        violations = ready.violations(scenario)
-        _warn(violations)
+        first = first_checks(ready, scenario, scorer.device)
+        early = [f"{path}: {check.line}" for check in first if check.status == "fail"]
+        _warn(early)
         joined = None
         if link_fdr is not None:
             progress.stage("Linking pseudonyms")
@@ -212,20 +241,31 @@ def attack(
             head=PREVIEW_ROWS,
             top=top,
             joined=joined,
+            why=why,
+            records=None if folder is None else Records(folder=folder.absolute() / "records"),
         )
         with located(file=path):
-            chunk_summaries = run_tasks(engine, score_chunk, task, ready.chunks, progress.tick)
-            users, rows, name_bytes = _total(chunk_summaries, max_reports, scorer.horizon)
+            total = total_of(chunk_summaries(task, ready.chunks, engine, progress), max_reports, scorer.horizon)
         ready.check_unchanged()
         tally = Tally(scorer, PREVIEW_ROWS, top)
-        found = partitioning.partitions(users, rows, name_bytes, scorer.feature_bytes, int(max_bytes * PARTITION_SHARE))
+        budget = int(max_bytes * PARTITION_SHARE)
+        found = partitioning.partitions(total.users, total.rows, total.name_bytes, scorer.feature_bytes, budget)
         with located(file=path):
-            for scored in run_tasks(engine, score_partition, task, found, progress.tick):
-                if scored is not None:
-                    tally.add(*scored)
+            for scored in scored_partitions(task, found, engine, progress):
+                tally.add(*scored)
+        # linked users are devices, not the names that the file has
+        users = tally.users if joined is None else None
+        times = time_range(ready.source)
+        inspection = inspection_of(path, scenario, scorer.device, total.digest, first, times, users)
+        _warn([line for line in inspection.violations if line not in early])
+        explanations = Explanations()
+        if why:
+            progress.stage("Explaining")
+            explanations = explain(ready, scorer, tally.top, tally.strongest, max_reports)
         # before the table is moved into place: a wrong ground truth leaves nothing written
         scanned = None if parts is None or known is None else parts.scan(("user", "adversary", "guess"))
         evaluations = [] if scanned is None or known is None else evaluate(scanned, known, seed)
+        cautions = [] if target is None else other_pools_beside(target, scorer.pool_names, tally.head, pool_sets)
     miscalibrated = [evaluation.violation for evaluation in evaluations if evaluation.calibrated is False]
     _warn(miscalibrated)
     return Inferred(
@@ -239,112 +279,12 @@ def attack(
         evaluation=evaluations,
         estimated=[entry.name for entry in scenario.adversaries if entry.popularity == "estimated"],
         joined=joined,
-        violations=[*violations, *miscalibrated],
+        inspection=inspection,
+        explanations=explanations,
+        pool_sets=pool_sets,
+        cautions=[*correction_note(pool_sets), *cautions],
+        violations=[*inspection.violations, *miscalibrated],
     )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AttackTask:
-    """What the tasks of both rounds share.
-
-    Parameters
-    ----------
-    chunks : how many there are.
-    max_reports : reports of a user that fit into memory.
-    dtype : of the users' names in the table.
-    parts : where the table is written, if it is.
-    head : rows of the preview; top : users of each adversary in the top list.
-    joined : how pseudonyms are linked to users, if they are.
-    """
-
-    scorer: Scorer
-    reading: ReportReader
-    chunks: int
-    max_reports: int
-    dtype: pl.DataType
-    parts: Parts | None
-    head: int
-    top: int
-    joined: LinkedPseudonyms | None = None
-
-
-class ChunkSummary(NamedTuple):
-    """A scored chunk: its users, rows that count, bytes of names.
-
-    busy : rows of users with so many that all chunks together may exceed memory.
-    """
-
-    users: int
-    rows: int
-    name_bytes: int
-    busy: dict[str, int]
-
-
-def score_chunk(task: AttackTask, chunk: Chunk, engine: Local, tick: Tick) -> ChunkSummary:
-    """Write the features of each report of a chunk to a file, ordered by the users' hashes (a task).
-
-    A user's reports beyond the horizon are omitted; reports in earlier chunks count too, but are unknown here.
-    """
-    users, reports = task.reading.block(chunk)
-    # rows of a user are often adjacent
-    runs = users.rle().struct.unnest()
-    hashes = np.repeat(partitioning.name_hashes(runs["value"]), runs["len"].to_numpy())
-    names = users.cast(pl.String)
-    rows, first, lengths = partitioning.first_rows(names, hashes, task.scorer.horizon)
-    positions = rows
-    if len(rows) < len(users):
-        early = np.zeros(len(users), dtype=bool)
-        early[rows] = True
-        reports = {name: column[early] for name, column in reports.items()}
-        positions = (np.cumsum(early) - 1)[rows]
-    features = {name: column[positions] for name, column in task.scorer.features(reports, engine).items()}
-    partitioning.write_chunk(task.reading.folder, chunk.number, names.gather(rows), hashes[rows], features)
-    # the reports that count are scored later
-    tick(chunk.count - len(rows) / 2)
-    own, busy = names.gather(first), np.flatnonzero(lengths > task.max_reports // task.chunks)
-    busy_users = dict(zip(own.gather(busy).to_list(), lengths[busy].tolist(), strict=True))
-    return ChunkSummary(len(first), len(rows), int(own.str.len_bytes().sum()), busy_users)
-
-
-def _total(done: Iterable[ChunkSummary], max_reports: int, horizon: int) -> tuple[int, int, int]:
-    """Sum users, rows and bytes of names over all chunks; refuse a user whose reports do not fit into memory."""
-    reports, sums = Counter[str](), np.zeros(3, dtype=np.int64)
-    for chunk in done:
-        reports.update(chunk.busy)
-        for user in chunk.busy:
-            partitioning.check_reports(user, min(reports[user], horizon), max_reports)
-        sums += chunk[:3]
-    users, rows, name_bytes = sums.tolist()
-    return users, rows, name_bytes
-
-
-class ScoredPartition(NamedTuple):
-    """A scored partition: its part is written; its counts, preview rows and top users."""
-
-    number: int
-    counts: UserCounts
-    head: list[dict[str, Any]]
-    top: pl.DataFrame
-
-
-def score_partition(task: AttackTask, partition: Partition, engine: Local, tick: Tick) -> ScoredPartition | None:
-    """Compute the posteriors of a partition's users and write them to the table (a task); None without users."""
-    scorer, rows = task.scorer, partitioning.read_partition(task.reading.folder, task.chunks, partition)
-    if not rows.height:
-        return None
-    gathered = partitioning.gather(rows, scorer.horizon, scorer.columns, task.max_reports)
-    # reports beyond the horizon of their users are done
-    tick((rows.height - int(gathered.lengths.sum())) / 2)
-    del rows
-    scorer.check(gathered.names, gathered.lengths, gathered.features)
-    scored = scorer.score(gathered, engine, lambda reports: tick(reports / 2))
-    frame = scorer.frame(scored, gathered.names.cast(task.dtype))
-    if task.joined is not None:
-        frame = task.joined.counted(frame)
-    if task.parts is not None:
-        task.parts.write(partition.number, frame)
-    head = frame.head(task.head).rows(named=True)
-    return ScoredPartition(partition.number, count(scorer, scored), head, top_users(frame, task.top))
 
 
 def _warn(violations: Sequence[str]) -> None:
@@ -356,6 +296,16 @@ def _warn(violations: Sequence[str]) -> None:
 def mcse_note(found: Inferred) -> str:
     """Return the Monte Carlo error of sampled posteriors in one sentence; an empty text where none is sampled."""
     return mcse_text(found.results, f"The column `{CONFIDENCE_MCSE}` has that of each user.")
+
+
+def expected_note(found: Inferred) -> str:
+    """Return how many of the most confident guesses of each adversary are expected to be correct, in sentences."""
+    said = []
+    for row in {row.adversary: row for row in found.results}.values():
+        reached = [one for one in row.expected if one.users]
+        if reached and reached[-1].level >= DEFAULT_THRESHOLD:
+            said.append(f"{reached[-1].sentence} ({row.adversary} adversary)")
+    return f"{'; '.join(said)}, if the scenario's assumptions hold." if said else ""
 
 
 def popularity_estimate_note(found: Inferred) -> str:

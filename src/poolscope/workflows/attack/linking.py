@@ -25,7 +25,8 @@ from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER, row_bytes
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.partitioning import group_by_user, name_hashes
-from poolscope.workflows.attack.scoring import PreparedAttack, Scorer, prepare_attack
+from poolscope.workflows.attack.preparation import PreparedAttack, prepare_attack
+from poolscope.workflows.attack.scoring import Scorer
 
 #: Copies of all reports that are held while responses are compared.
 N_COPIES = 6

@@ -21,11 +21,14 @@ from poolscope.inference.adversary import posterior_block, report_likelihoods, s
 from poolscope.inference.attack import posterior
 from poolscope.inference.independent import posterior_or_prior
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
+from poolscope.reports.digest import FileDigest
 from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
 from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.attack.inspection import first_checks, inspection_of, time_range
 from poolscope.workflows.attack.linking import check_link_fdr, join_pseudonyms, linking_warning, with_devices
-from poolscope.workflows.attack.partitioning import check_reports, max_reports_of_user
-from poolscope.workflows.attack.scoring import Scorer, prepare_attack
+from poolscope.workflows.attack.partitioning import check_reports, max_reports_of_user, row_hashes
+from poolscope.workflows.attack.preparation import prepare_attack
+from poolscope.workflows.attack.scoring import Scorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +84,7 @@ def attack_user(
     check_link_fdr(link_fdr)
     scratch_parent = target.parent if target else Path(tempfile.gettempdir())
     with prepare_attack(reports, options, scenario, pools, None, seed, max_bytes, engine, scratch_parent) as ready:
-        violations = ready.violations(scenario)
-        for line in violations:
-            warnings.warn(line, stacklevel=2)
+        first, digest = first_checks(ready, scenario, ready.scorer.device), FileDigest()
         if link_fdr is not None:
             joined = join_pseudonyms(ready, link_fdr, path, scenario, max_bytes)
             ready, user = with_devices(ready, joined), joined.device_of(user)
@@ -93,14 +94,19 @@ def attack_user(
         row = ready.scorer.feature_bytes + row_bytes(ready.scorer.mechanism.report_columns)
         max_reports = max_reports_of_user(row, max_bytes)
         for chunk in ready.chunks:
-            users, block = ready.reading.block(chunk)
+            users, block = ready.reading.read(chunk)
+            digest += FileDigest.of(row_hashes(users), block, chunk.number, ready.reading.limits)
+            users = ready.reading.linked(users)
             own = np.flatnonzero((users.cast(pl.String) == user).to_numpy())
             count += len(own)
             with located(file=path):
                 check_reports(user, count, max_reports, "use a subset of them")
             if len(own):
                 found.append({name: column[own] for name, column in block.items()})
+        inspection = inspection_of(path, scenario, ready.scorer.device, digest, first, time_range(ready.source))
         ready.check_unchanged()
+    for line in inspection.violations:
+        warnings.warn(line, stacklevel=2)
     if not found:
         raise InputError("must be a user of the file", file=path, value=user, place="user")
     sent = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
@@ -113,7 +119,7 @@ def attack_user(
     if target is not None:
         with writing(target, raw=raw) as parts:
             parts.write(0, table)
-    return UserAttack(user=user, reports=count, pools=scorer.pool_names, table=table, violations=violations)
+    return UserAttack(user=user, reports=count, pools=scorer.pool_names, table=table, violations=inspection.violations)
 
 
 def _adversary_rows(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:

@@ -28,6 +28,7 @@ from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.protocols import Mechanism, Reports
 from poolscope.population.universe import Universe
 from poolscope.reports.columns import binary, bytes_of
+from poolscope.reports.digest import SMALL, Limits
 from poolscope.reports.files import READING_FACTOR, USER, blocks, in_file, row_bytes, users_of
 
 
@@ -70,6 +71,7 @@ class ReportReader:
     ----------
     methods : those by which adversaries estimate the popularity.
     devices : names of users that replace linked pseudonyms: columns ``pseudonym`` and ``user``.
+    limits : of the digest of the reports.
     """
 
     mechanism: Mechanism
@@ -77,14 +79,21 @@ class ReportReader:
     folder: Path
     methods: tuple[str | None, ...] = ()
     devices: pl.DataFrame | None = None
+    limits: Limits = SMALL
+
+    def read(self, chunk: Chunk) -> tuple[pl.Series, Reports]:
+        """Return the users, as the file names them, and the validated reports of a chunk."""
+        check_shared(self.folder, "the folder of temporary files")
+        return next(blocks(chunk, self.mechanism.report_columns, self.universe, rows=chunk.count))
 
     def block(self, chunk: Chunk) -> tuple[pl.Series, Reports]:
-        """Return the users and the validated reports of a chunk."""
-        check_shared(self.folder, "the folder of temporary files")
-        users, reports = next(blocks(chunk, self.mechanism.report_columns, self.universe, rows=chunk.count))
-        if self.devices is not None:
-            users = users.replace(self.devices["pseudonym"], self.devices["user"])
-        return users, reports
+        """Return the users, pseudonyms replaced by devices, and the validated reports of a chunk."""
+        users, reports = self.read(chunk)
+        return self.linked(users), reports
+
+    def linked(self, users: pl.Series) -> pl.Series:
+        """Return the users with linked pseudonyms replaced by devices."""
+        return users if self.devices is None else users.replace(self.devices["pseudonym"], self.devices["user"])
 
 
 def split_chunks(
@@ -127,6 +136,12 @@ def name_hashes(names: pl.Series) -> Keys:
         hash_names(name_bytes, ends, out[begin : begin + len(some)])
         begin += len(some)
     return out
+
+
+def row_hashes(users: pl.Series) -> Keys:
+    """Hash the name of each row; rows of a user are often adjacent."""
+    runs = users.rle().struct.unnest()
+    return np.repeat(name_hashes(runs["value"]), runs["len"].to_numpy())
 
 
 def group_by_user(names: pl.Series, hashes: Keys) -> tuple[Integers, Integers]:
@@ -173,12 +188,14 @@ HASH = "user hash"
 GROUP_ROWS, GROUP_BYTES = 1 << 13, 1 << 20
 
 
-def write_chunk(folder: Path, chunk: int, names: pl.Series, hashes: Keys, features: Reports) -> None:
+def write_chunk(folder: Path, chunk: int, names: pl.Series, hashes: Keys, features: Reports) -> Path:
     """Write the features of the reports of a chunk, in the order of the users' hashes, each row as bytes."""
     frame = pl.DataFrame({HASH: hashes, USER: names} | {name: binary(_as_bytes(features[name])) for name in features})
     row = sum(column.nbytes for column in features.values()) // len(names)
     size = max(1, min(GROUP_ROWS, GROUP_BYTES // max(1, row)))
-    frame.write_parquet(_file(folder, chunk), compression="uncompressed", row_group_size=size)
+    file = _file(folder, chunk)
+    frame.write_parquet(file, compression="uncompressed", row_group_size=size)
+    return file
 
 
 def _as_bytes(column: np.ndarray) -> np.ndarray:

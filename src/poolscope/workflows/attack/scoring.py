@@ -9,45 +9,36 @@ The ground truth is unknown here: a posterior says how confident the adversary i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
-from os import PathLike
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Tick
-from poolscope.core.errors import InputError, located
-from poolscope.core.executors import Engine, Local
-from poolscope.core.files import scratch_folder
-from poolscope.core.machine import check_memory
+from poolscope.core.errors import InputError
+from poolscope.core.executors import Engine
 from poolscope.core.randomness import user_keys
-from poolscope.core.tables import Data, Source, SourceOptions, opened
 from poolscope.devices.protocols import Device, memoizes
 from poolscope.game.columns import CONFIDENCE_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, stacked_pool_weights
 from poolscope.inference.independent import CHUNK, Decision, decide
 from poolscope.inference.memoized.attack import memoized_posterior_by_user
+from poolscope.inference.multiplicity import corrected_confidence, log_set_bayes_factor
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
-from poolscope.population.universe import Universe, read_pools
-from poolscope.reports.checks import AssumedPopularity, ReportChecks
-from poolscope.reports.files import MIN_ROWS, masses, report_names, row_bytes, rows_within, workspace_for
-from poolscope.reports.frequencies import FrequencyCounter
-from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
-from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.partitioning import Chunk, Gathered, ReportReader, changed_error, split_chunks
+from poolscope.reports.files import masses, workspace_for
+from poolscope.workflows.attack.partitioning import Gathered
 
 #: Cells (users, reports, columns) of a batch that a thread fills.
 MAX_CELLS = 1 << 21
 
 #: The feature column of popularity masses; no report column has a blank in its name.
 MASS = "popularity mass"
+
+#: The column of confidences that account for several sets of pools.
+CORRECTED = "confidence_corrected"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,7 +47,8 @@ class Scored:
 
     posterior : for each adversary (users, observations, k); guess, confidence, error : (users, adversaries,
     observations), where error is the Monte Carlo standard error of a sampled confidence, else 0;
-    used : (users, observations) reports; exposed : by column, (users, adversaries) the report that exposed them, or -1.
+    used : (users, observations) reports; exposed : by column, (users, adversaries) the report that exposed them, or -1;
+    corrected : the confidence after the choice among `Scorer.pool_sets`, equal to it for a single set.
     """
 
     used: Integers
@@ -64,6 +56,7 @@ class Scored:
     posterior: list[Floats]
     guess: Integers
     confidence: Floats
+    corrected: Floats
     error: Floats
 
 
@@ -77,6 +70,7 @@ class Scorer:
     observations : increasing; None is all reports.
     threshold : confidence below which no guess is made.
     seed : breaks ties between pools, with the hash of the user's name.
+    pool_sets : how many sets of pools were tried on these reports, see `inference.multiplicity`.
     """
 
     device: Device
@@ -84,6 +78,7 @@ class Scorer:
     observations: Sequence[int] | None
     threshold: float | None = None
     seed: int = 0
+    pool_sets: int = 1
 
     @property
     def mechanism(self) -> Mechanism:
@@ -154,7 +149,7 @@ class Scorer:
         posterior = [np.empty((*used.shape, len(a.hypotheses))) for a in self.adversaries]
         first = np.empty((len(lengths), len(self.adversaries), len(thresholds)), dtype=np.int32)
         guess = np.empty((len(lengths), len(self.adversaries), used.shape[1]), dtype=np.int64)
-        confidence, error = np.empty(guess.shape), np.zeros(guess.shape)
+        confidence, corrected, error = np.empty(guess.shape), np.empty(guess.shape), np.zeros(guess.shape)
         starts = np.cumsum(lengths) - lengths
         share = 1.0 / (bool(self.memoization_unaware) + bool(self.memoization_aware))
 
@@ -168,7 +163,11 @@ class Scorer:
             table, rows = _padded(features[MASS], starts[users], lengths[users]), used[users]
             for a, own in zip(self.memoization_unaware, self.view[1], strict=True):
                 found = posterior_block(self.mechanism, self.adversaries[a], table[:, :, own], lengths[users])
-                store(users, a, decide(self.adversaries[a], found, None, rows, rows, keys[users], thresholds))
+                decision = decide(self.adversaries[a], found, None, rows, rows, keys[users], thresholds)
+                store(users, a, decision)
+                if self.pool_sets > 1:
+                    own_mass = np.ascontiguousarray(table[:, :, own])
+                    corrected[users, a] = self._corrected(a, decision, own_mass, lengths[users], rows)
             tick(share * int(lengths[users].sum()))
 
         def score_memoized(user: int) -> None:
@@ -193,7 +192,22 @@ class Scorer:
             for _ in engine.map(score_memoized, np.argsort(-lengths, kind="stable").tolist()):
                 pass
         exposed = {name: first[:, :, np.searchsorted(thresholds, level)] for name, level in levels.items()}
-        return Scored(used=used, exposed=exposed, posterior=posterior, guess=guess, confidence=confidence, error=error)
+        return Scored(
+            used=used,
+            exposed=exposed,
+            posterior=posterior,
+            guess=guess,
+            confidence=confidence,
+            corrected=corrected if self.pool_sets > 1 else confidence,
+            error=error,
+        )
+
+    def _corrected(self, a: int, found: Decision, mass: Floats, lengths: Integers, rows: Integers) -> Floats:
+        """Return (users, observations) the confidence after the choice among several sets of pools."""
+        adversary = self.adversaries[a]
+        factors = log_set_bayes_factor(self.mechanism, adversary, mass, lengths)
+        own = np.take_along_axis(factors, rows, axis=1)
+        return corrected_confidence(found.posterior, found.guess, adversary.k, own, self.pool_sets)
 
     def _batches(self, lengths: Integers) -> Iterator[Integers]:
         """Yield users of similar lengths: a batch is padded to its longest user."""
@@ -229,6 +243,8 @@ class Scorer:
         new = np.diff(scored.used, axis=1, prepend=-1) > 0
         memoized = pl.Series(np.broadcast_to(new[:, None, :], who.shape).ravel())
         frame = frame.with_columns(exposed).with_columns(self._pool_columns(scored))
+        if self.pool_sets > 1:
+            frame = frame.with_columns(pl.Series(CORRECTED, scored.corrected.ravel()))
         if self.memoization_aware:
             frame = frame.with_columns(pl.Series(CONFIDENCE_MCSE, scored.error.ravel()))
         return frame.filter(memoized)
@@ -240,7 +256,7 @@ class Scorer:
         for a, adversary in enumerate(self.adversaries):
             index = np.array([names.index(name) for name in adversary.hypotheses])
             out[:, a] = index[scored.guess[:, a]]
-        return out if self.threshold is None else np.where(scored.confidence >= self.threshold, out, len(names))
+        return out if self.threshold is None else np.where(scored.corrected >= self.threshold, out, len(names))
 
     def _pool_columns(self, scored: Scored) -> list[pl.Series]:
         """Return ``posterior.<pool>`` of each pool; null for an adversary without the pool."""
@@ -261,180 +277,3 @@ def _padded(support_mass: Floats, starts: Integers, lengths: Integers) -> Floats
     table = np.zeros((*there.shape, support_mass.shape[1]))
     table[there] = support_mass[(starts[:, None] + positions)[there]]
     return table
-
-
-#: Copies of the features of a block that are held while it is processed.
-N_COPIES = 3
-
-#: Shares of the memory: for reading, and for a chunk of reports with its features.
-READING_SHARE, CHUNK_SHARE = 1 / 16, 3 / 8
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedAttack:
-    """A file that is split into chunks, and adversaries with their estimates of the popularity.
-
-    Parameters
-    ----------
-    reading : what every task that reads needs; chunks : of the file; dtype : of users' names.
-    scorer : the adversaries.
-    source, before : the file, and its state when it was split.
-    """
-
-    reading: ReportReader
-    chunks: list[Chunk]
-    dtype: pl.DataType
-    scorer: Scorer
-    source: Source
-    before: Mapping[Path, tuple[int, int]]
-
-    @property
-    def reports(self) -> int:
-        return sum(chunk.count for chunk in self.chunks)
-
-    def violations(self, scenario: Scenario) -> list[str]:
-        """Return what contradicts the scenario; nothing is tested where pseudonyms share memoized responses."""
-        if not scenario.tells_users_apart:
-            return []
-        checks = ReportChecks(self.scorer.device, _stated(scenario, self.reading.universe, self.scorer.adversaries))
-        for chunk in self.chunks:
-            if not checks.enough:
-                checks.add(*self.reading.block(chunk))
-        return [f"{self.source.path}: {line}" for line in checks.violations()]
-
-    def check_unchanged(self) -> None:
-        """Refuse a file that has changed since."""
-        for file, state in self.source.state().items():
-            if state != self.before[file]:
-                raise changed_error(file)
-
-
-@contextmanager
-def prepare_attack(
-    reports: Data,
-    options: SourceOptions,
-    scenario: Scenario,
-    pools: str | PathLike[str] | None,
-    threshold: float | None,
-    seed: int,
-    max_bytes: int,
-    engine: Engine,
-    scratch_parent: Path,
-) -> Iterator[PreparedAttack]:
-    """Split a file into chunks and build the adversaries; temporary files beside it exist as long."""
-    threshold = _threshold(threshold, scenario)
-    if not scenario.adversaries:
-        raise scenario.missing("[adversary]")
-    universe = scenario.universe()
-    mechanism = build_mechanism(scenario, universe)
-    other = None if pools is None else read_pools(pools, universe)
-    width = len(scenario.adversaries) * ((other or universe).k + 1)
-    with located(file=scenario.file):
-        least = N_COPIES * MIN_ROWS * 16 * width
-        check_memory("the smallest block of reports", least, "use fewer pools or adversaries")
-    with (
-        opened(reports, report_names(mechanism.report_columns), options, beside=scratch_parent) as source,
-        scratch_folder(scratch_parent) as folder,
-    ):
-        reading = ReportReader(
-            mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_estimation_methods(scenario)
-        )
-        before = source.state()
-        size = rows_within(max_bytes * CHUNK_SHARE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
-        name_bytes = int(max_bytes * CHUNK_SHARE / N_COPIES)
-        chunks, dtype = split_chunks(
-            source, reading, size=size, name_bytes=name_bytes, max_bytes=int(max_bytes * READING_SHARE)
-        )
-        estimated = _estimated_popularity(reading, chunks, engine)
-        scorer = Scorer(
-            device=build_device(scenario, mechanism),
-            adversaries=list(_adversaries(scenario, mechanism, universe, other, estimated, seed, engine)),
-            observations=scenario.attack.observations if scenario.attack else None,
-            threshold=threshold,
-            seed=seed,
-        )
-        yield PreparedAttack(reading=reading, chunks=chunks, dtype=dtype, scorer=scorer, source=source, before=before)
-
-
-def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
-    if threshold is None:
-        return scenario.attack.threshold if scenario.attack else None
-    if not 0 <= threshold <= 1:
-        raise InputError("must be from 0 to 1", value=threshold, place="threshold")
-    return threshold
-
-
-def _adversaries(
-    scenario: Scenario,
-    mechanism: Mechanism,
-    universe: Universe,
-    other: Universe | None,
-    estimated: Mapping[str | None, Floats],
-    seed: int,
-    engine: Engine,
-) -> Iterator[Adversary]:
-    """Yield the scenario's adversaries, with other pools if given."""
-    popularity = scenario.true_popularity(universe) if scenario.popularity_table else None
-    for index, entry in enumerate(scenario.adversaries):
-        if entry.popularity == "estimated" and entry.estimate_from is None:
-            with located(file=scenario.file, place=f"adversary[{index}]"):
-                adversary = adversary_of(entry, other_pools(entry, universe), [estimated[entry.method]])
-        else:
-            adversary = build_adversary(scenario, index, universe, popularity, mechanism, seed, engine.map)
-        if other is not None:
-            with located(file=scenario.file, place=f"adversary[{index}]"):
-                adversary = adversary_of(entry, other, [adversary.popularity])
-        yield adversary
-
-
-def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Adversary]) -> list[AssumedPopularity]:
-    """Return the distinct popularities that adversaries assume; those estimated from the same reports are none."""
-    found: list[AssumedPopularity] = []
-    for entry, adversary in zip(scenario.adversaries, adversaries, strict=True):
-        popularity = adversary.popularity
-        if entry.popularity == "uniform" or (entry.popularity == "estimated" and entry.estimate_from is None):
-            continue
-        if entry.popularity == "estimated":
-            # the popularity of the simulated reports that it is estimated from is known
-            popularity = scenario.true_popularity(universe)
-        stated = AssumedPopularity(adversary=adversary.name, universe=adversary.universe, popularity=popularity)
-        if not any(stated.equals(other) for other in found):
-            found.append(stated)
-    return found
-
-
-def _estimation_methods(scenario: Scenario) -> tuple[str | None, ...]:
-    """Return the methods by which adversaries estimate the popularity from the attacked reports."""
-    learning = (
-        entry for entry in scenario.adversaries if entry.popularity == "estimated" and entry.estimate_from is None
-    )
-    return tuple(dict.fromkeys(entry.method for entry in learning))
-
-
-def _estimated_popularity(reading: ReportReader, chunks: list[Chunk], engine: Engine) -> dict[str | None, Floats]:
-    """Estimate the popularity from the reports, by each method."""
-    counting = {method: FrequencyCounter(reading.mechanism, engine, method) for method in reading.methods}
-    if counting:
-        for found in run_tasks(engine, count_chunk, reading, chunks):
-            for one, (counted, reports) in zip(counting.values(), found, strict=True):
-                one.join(counted, reports)
-    return {method: one.estimate().popularity for method, one in counting.items()}
-
-
-def count_chunk(reading: ReportReader, chunk: Chunk, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
-    """Count the reports of a chunk for each method of estimation (a task)."""
-    reports, out = reading.block(chunk)[1], list[tuple[Any, int]]()
-    for method in reading.methods:
-        counting = FrequencyCounter(reading.mechanism, engine, method)
-        counting.add(reports)
-        out.append((counting.counted, counting.reports))
-    return out
-
-
-def run_tasks(
-    engine: Engine, function: Callable[..., Any], shared: Any, items: Iterable[Any], tick: Tick | None = None
-) -> Iterator[Any]:
-    """Run the tasks of a round, the first one alone: it compiles for all."""
-    waiting = iter(items)
-    yield from engine.tasks(function, shared, islice(waiting, 1), tick)
-    yield from engine.tasks(function, shared, waiting, tick)

@@ -1,0 +1,99 @@
+"""The record of an attack as JSON: what `attack --json` prints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer
+
+from poolscope import __version__
+from poolscope.core.files import json_safe
+from poolscope.metrics.models import FORMAT, Count, Format, Real, Result, Whole, result
+from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.attack.attack import Inferred
+from poolscope.workflows.attack.explanation import Explanation, StrongReport
+from poolscope.workflows.attack.inspection import Inspection
+from poolscope.workflows.attack.summary import ExpectedCorrect
+
+Row = Annotated[dict[str, Any], PlainSerializer(json_safe, when_used="json")]
+
+
+@result
+class GuessRecord(Result):
+    """How confident one adversary is after n reports of each user, null for all reports, and what it guesses."""
+
+    adversary: str
+    n: Count | None
+    reports: Count
+    confidence: Real
+    baseline: Real
+    confident_at_threshold: dict[str, Whole]
+    expected: tuple[ExpectedCorrect, ...]
+    guesses: dict[str, Whole]
+    no_guess: Whole
+
+
+@result
+class StrongestReports(Result):
+    """The reports of all users with the largest Bayes factors, for one adversary."""
+
+    adversary: str
+    reports: tuple[StrongReport, ...]
+
+
+@result
+class AttackRecord(Result):
+    """The record of an attack on a file: the checks of the reports, summaries, top users and explanations."""
+
+    format: Format = FORMAT
+    version: str
+    scenario: str
+    users: Count
+    reports: Count
+    pools: tuple[str, ...]
+    threshold: Real | None
+    pool_sets: Count
+    results: tuple[GuessRecord, ...]
+    top: tuple[Row, ...]
+    explanations: tuple[Explanation, ...]
+    strongest: tuple[StrongestReports, ...]
+    inspection: Inspection
+    violations: tuple[str, ...]
+    cautions: tuple[str, ...]
+
+
+def attack_record(found: Inferred, scenario: Scenario) -> AttackRecord:
+    """Return the record of an attack."""
+    assert found.inspection is not None
+    return AttackRecord(
+        version=__version__,
+        scenario=scenario.name,
+        users=found.users,
+        reports=found.reports,
+        pools=tuple(found.pools),
+        threshold=found.threshold,
+        pool_sets=found.pool_sets,
+        results=tuple(
+            GuessRecord(
+                adversary=row.adversary,
+                n=row.n,
+                reports=row.reports,
+                confidence=row.confidence,
+                baseline=row.baseline,
+                confident_at_threshold={f"{level:g}": count for level, count in row.confident_at_threshold.items()},
+                expected=tuple(row.expected),
+                guesses=dict(row.guesses),
+                no_guess=row.no_guess,
+            )
+            for row in found.results
+        ),
+        top=tuple(dict(row) for row in found.top),
+        explanations=tuple(found.explanations.users),
+        strongest=tuple(
+            StrongestReports(adversary=name, reports=tuple(reports))
+            for name, reports in found.explanations.strongest.items()
+        ),
+        inspection=found.inspection,
+        violations=tuple(found.violations),
+        cautions=tuple(found.cautions),
+    )
