@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from poolscope.cli.app import EngineOption, Observations, Overwrite, Raw, ScenarioOption, Scheduler, command
+from poolscope.cli.app import EngineOption, Json, Observations, Overwrite, Raw, ScenarioOption, Scheduler, command
 
 MAX_USERS_IN_REPORT = 20
 """Most confident guesses of each adversary in an HTML report."""
@@ -29,11 +29,13 @@ def traces(
     domain: Annotated[str | None, typer.Option(help="Name the column of domains or URLs.")] = None,
     overwrite: Overwrite = False,
     raw: Raw = False,
+    as_json: Json = False,
 ) -> None:
     """Convert recorded data to traces: the objects of each user, in order."""
     from poolscope.cli.progress import working
 
     with working("Reading", "rows"):
+        from poolscope.cli.gates import print_result
         from poolscope.workflows.traces.extract import describe, make_traces
 
         made = make_traces(
@@ -47,8 +49,7 @@ def traces(
             overwrite=overwrite,
             raw=raw,
         )
-    for line in describe(made):
-        typer.echo(line)
+    print_result(made, lambda: typer.echo("\n".join(describe(made))), as_json=as_json)
 
 
 @command("poolscope obfuscate traces.parquet --scenario mine.toml --out reports.parquet")
@@ -61,19 +62,21 @@ def obfuscate(
     seed: Annotated[int, typer.Option(help="Set the seed of the mechanism.")] = 0,
     overwrite: Overwrite = False,
     raw: Raw = False,
+    as_json: Json = False,
 ) -> None:
     """Simulate the reports that devices send for recorded traces."""
     from poolscope.cli.progress import working
 
     with working("Writing", "reports") as work:
         from poolscope.cli.files import print_obfuscated
+        from poolscope.cli.gates import print_result
         from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.obfuscate import obfuscate
 
         with watched(work.compiling):
             made = obfuscate(traces, load_scenario(scenario), out, seed, overwrite=overwrite, raw=raw, progress=work)
-    print_obfuscated(made, out)
+    print_result(made, lambda: print_obfuscated(made, out), as_json=as_json)
 
 
 @command("poolscope attack reports.parquet --scenario mine.toml --out posteriors.parquet")
@@ -118,6 +121,7 @@ def attack(
     raw: Raw = False,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
+    as_json: Json = False,
 ) -> None:
     """Infer the preferred pool of each user from a file of reports."""
     from poolscope.cli.progress import working
@@ -136,7 +140,8 @@ def attack(
         raise InputError("must have `out`, the table that it describes", value=str(html), place="--html")
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts
-        from poolscope.cli.files import print_attack, print_links, print_user_attack
+        from poolscope.cli.files import found_as_json, print_attack, print_links, print_user_attack
+        from poolscope.cli.gates import print_result
         from poolscope.cli.progress import running
         from poolscope.core.tables import check_outputs
         from poolscope.scenario.scenario import load_scenario
@@ -188,12 +193,17 @@ def attack(
 
             write_page(found, loaded, reports, out, html)
     if user is not None:
-        print_user_attack(story, out)
+        print_result(story, lambda: print_user_attack(story, out), as_json=as_json)
     else:
         # the HTML report lists them anyway
-        print_attack(found if top else replace(found, top=()), out, html, linked_out)
-        if link_scores is not None:
-            print_links(linked, link_scores)
+        shown = found if top else replace(found, top=())
+
+        def show() -> None:
+            print_attack(shown, out, html, linked_out)
+            if link_scores is not None:
+                print_links(linked, link_scores)
+
+        print_result(found_as_json(shown), show, as_json=as_json)
     if strict and (story if user is not None else found).violations:
         # the output files are written nevertheless
         raise typer.Exit(1)
@@ -214,12 +224,14 @@ def estimate(
     ] = None,
     overwrite: Overwrite = False,
     raw: Raw = False,
+    as_json: Json = False,
 ) -> None:
     """Estimate the popularity of each object from a file of reports."""
     from poolscope.cli.progress import working
 
     with working("Reading", "reports") as work:
         from poolscope.cli.files import print_estimate
+        from poolscope.cli.gates import print_result
         from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.estimate import estimate
@@ -228,4 +240,4 @@ def estimate(
             found = estimate(
                 reports, load_scenario(scenario), out, method=method, overwrite=overwrite, raw=raw, progress=work
             )
-    print_estimate(found, out)
+    print_result(found, lambda: print_estimate(found, out), as_json=as_json)

@@ -72,6 +72,12 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None, jo
     _print_place(console, "Report", page)
 
 
+def found_as_json(found: Inferred) -> dict[str, Any]:
+    """Return what JSON has of an attack: all but the table of pseudonyms, which --linked-out writes."""
+    joined = found.joined and {name: value for name, value in vars(found.joined).items() if name != "table"}
+    return {**vars(found), "joined": joined, "passed": found.passed}
+
+
 def print_links(linked: pl.DataFrame, out: Path) -> None:
     """Print the pairs of pseudonyms most likely to be one device."""
     console, heads = Terminal(), ["user", "other", "score"]

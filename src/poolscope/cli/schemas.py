@@ -11,6 +11,7 @@ from poolscope.paper.runner import Reproduction
 from poolscope.scenario.json_schema import scenario_schema
 from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.audit.run_folder import Manifest, Summary
+from poolscope.workflows.check.verdict import Verdict
 from poolscope.workflows.compare import Comparison
 
 KINDS = {
@@ -19,6 +20,7 @@ KINDS = {
     "comparison": Comparison,
     "advice": Advice,
     "reproduction": Reproduction,
+    "verdict": Verdict,
 }
 
 
