@@ -51,7 +51,7 @@ def run(page: str, folder: Path) -> Iterator[tuple[re.Match[str], str]]:
         if block["kind"] == "python":
             yield block, _python(block["code"], names, folder)
         elif block["kind"] == "sh":
-            yield block, _shell(block["code"], folder)
+            yield block, run_shell(block["code"], folder)
         elif block["name"]:
             (folder / block["name"]).write_text(block["code"])
 
@@ -74,7 +74,8 @@ def _python(code: str, names: dict[str, object], folder: Path) -> str:
     return printed.getvalue()
 
 
-def _shell(code: str, folder: Path) -> str:
+def run_shell(code: str, folder: Path) -> str:
+    """Return what commands print in a folder; an error shows what one that fails prints."""
     place = folder / ".bin"
     place.mkdir(exist_ok=True)
     command = place / "poolscope"

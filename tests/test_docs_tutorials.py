@@ -1,6 +1,7 @@
 """The code of tutorials and of other runnable pages runs as it stands, and prints what the pages show."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,28 @@ def test_a_page_prints_what_it_shows(name, tmp_path):
     for picture in PAGES.PICTURE.finditer(page):
         assert (tmp_path / picture["made"]).stat().st_size > 0
         assert (DOCS / picture["kept"]).stat().st_size > 0
+
+
+def commands_of_pipelines(page):
+    """The shell lines of the YAML examples of a page: steps of GitHub Actions and entries of pre-commit."""
+    for example in re.findall(r"(?ms)^```yaml\n(.*?)^```$", page):
+        yield from re.findall(r"(?m)^ *(?:- run|entry): (poolscope .*)$", example)
+
+
+@pytest.mark.slow
+def test_the_examples_of_pipelines_run_as_shell(tmp_path):
+    """Each passes as it stands, and fails with a limit of 0."""
+    page = (DOCS / "guides" / "gate-ci.md").read_text()
+    (scenario,) = re.findall(r"(?ms)^```toml small.toml\n(.*?)^```$", page)
+    (tmp_path / "small.toml").write_text(scenario)
+    commands = list(commands_of_pipelines(page))
+    assert [command.split()[1] for command in commands] == ["check", "audit", "check"]
+    for command in commands:
+        PAGES.run_shell(command, tmp_path)
+    assert {"check.xml", "audit.xml"} <= {path.name for path in tmp_path.iterdir()}
+    failing = commands[1].replace("> 0.05", "> 0").replace("--out ci", "--out other")
+    with pytest.raises(RuntimeError, match="gate failed"):
+        PAGES.run_shell(failing, tmp_path)
 
 
 def test_a_page_that_lies_is_found(tmp_path):

@@ -72,6 +72,8 @@ def commands(scenario: ps.Scenario) -> None:
     """Every command, with texts for paths."""
     summary: ps.Summary = ps.audit(scenario, "run", users=20, html=False, progress=Printed())
     first: ps.metrics.Record = summary.results[0]
+    gated: ps.metrics.GateResult = ps.metrics.gate(summary, "exposed_90 > 0.02", on_uncertain="pass")
+    print(gated.passed, gated.reason)
     origin: ps.Provenance = ps.provenance(summary)
     print(first.auc_pn.value, summary.users, origin.numba)
     Path("traces.csv").write_text("user,object\n" + "ann,3\n" * 20 + "bob,8\n" * 20)

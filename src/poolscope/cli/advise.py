@@ -8,10 +8,11 @@ from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS
 from poolscope.core.errors import as_options
 from poolscope.html.advise import answer, cap_text, decimal_percent, refusal, three_digits
+from poolscope.metrics.gates import GateResult
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.text import number
 from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation
-from poolscope.workflows.advise.search import Trial
+from poolscope.workflows.advise.search import NO, UNDECIDED, Trial
 from poolscope.workflows.advise.text import (
     NO_BETTER,
     best_in_all,
@@ -59,6 +60,17 @@ def print_advice(advice: Advice, report: Path, seconds: float) -> None:
         console.say(as_options(note))
     recommended = report.parent / "recommended.toml"
     console.note(f"Seed {advice.seed}, {seconds:.1f} s. Audit it: poolscope audit {recommended}. Report: {report}")
+
+
+def as_gate(advice: Advice) -> GateResult:
+    """Return whether the recommendation meets its targets as the verdict of a gate; an undecided one passes."""
+    found = advice.recommendation.meets_targets
+    return GateResult(
+        condition="the recommendation meets the targets",
+        passed=found != NO,
+        uncertain=found == UNDECIDED,
+        reason=advice.sentence,
+    )
 
 
 def _findings(advice: Advice) -> TextTable:

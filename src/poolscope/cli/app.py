@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -114,6 +115,22 @@ Query = Annotated[str | None, typer.Option(metavar="SQL", help="Read the rows of
 
 #: Help of a source of tables.
 SOURCES = "files (Parquet, CSV, TSV, JSON Lines, Arrow; also .gz or .zst), patterns, folders, addresses, or -"
+FailIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        metavar="CONDITION",
+        help="Exit with code 1 if this holds, as 'exposed_90 > 0.02 at 180 for strong'; repeatable.",
+    ),
+]
+OnUncertain = Annotated[
+    str,
+    typer.Option(metavar="fail|pass", help="Fail or pass a condition of --fail-if whose limit is inside the 95% CI."),
+]
+Junit = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the conditions as JUnit XML to this .xml file.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON; texts go to the standard error stream.")]
 
 #: Names of mechanisms.MECHANISMS; importing them would slow down --help.
 MECHANISMS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -120,6 +121,21 @@ def _at_threshold(row: Record) -> list[str]:
     ]
 
 
+def listed_scenarios() -> list[dict[str, Any]]:
+    """Return the built-in scenarios: name, mechanism, epsilon per report, title, source, and whether historical."""
+    return [
+        {
+            "name": name,
+            "mechanism": found.mechanism.kind,
+            "epsilon": float(build_mechanism(found, found.universe()).epsilon),
+            "title": found.title,
+            "source": found.source,
+            "historical": bool(found.historical),
+        }
+        for name, found in ((name, load_scenario(name)) for name in builtin_names())
+    ]
+
+
 def print_scenarios() -> None:
     """Print the built-in scenarios: name, mechanism, epsilon per report, title and source."""
     table = Table(box=None, pad_edge=False)
@@ -127,14 +143,12 @@ def print_scenarios() -> None:
         table.add_column(name, no_wrap=True)
     table.add_column("epsilon", justify="right", no_wrap=True)
     table.add_column("title and source")
-    for name in builtin_names():
-        found = load_scenario(name)
-        mechanism = build_mechanism(found, found.universe())
-        title = found.title + (" (historical)" if found.historical else "")
+    for found in listed_scenarios():
+        title = found["title"] + (" (historical)" if found["historical"] else "")
         table.add_row(
-            name,
-            found.mechanism.kind,
-            f"{mechanism.epsilon:.4g}",
-            Text.assemble(title, "\n", (f"{found.source}\n", "dim")),
+            found["name"],
+            found["mechanism"],
+            f"{found['epsilon']:.4g}",
+            Text.assemble(title, "\n", (f"{found['source']}\n", "dim")),
         )
     Terminal().print(table)

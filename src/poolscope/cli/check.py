@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope.cli.terminal import Terminal
+from poolscope.metrics.gates import GateResult
 from poolscope.workflows.check.bounds import GuessBound
-from poolscope.workflows.check.distribution import DISTRIBUTION_CONFIDENCE, LikelihoodFit, SupportProbabilityCheck
+from poolscope.workflows.check.distribution import LikelihoodFit, SupportProbabilityCheck
 from poolscope.workflows.check.independence import Independence
 from poolscope.workflows.check.verdict import LowerBound, SampledVerdict, Verdict
 
@@ -35,6 +36,13 @@ def print_verdict(verdict: Verdict) -> None:
         console.print(Text(f"Warning: {warning}.", style="yellow"), soft_wrap=True)
 
 
+def as_gate(verdict: Verdict) -> GateResult:
+    """Return the verdict as that of a gate."""
+    return GateResult(
+        condition="no violation of the declared epsilon", passed=verdict.passed, uncertain=False, reason=verdict.text
+    )
+
+
 def rows(verdict: Verdict) -> list[tuple[str, str]]:
     """Return the evidence, a name and a value each."""
     out = [
@@ -43,6 +51,7 @@ def rows(verdict: Verdict) -> list[tuple[str, str]]:
         ("objects", _tried(verdict)),
     ]
     out += _sampled(verdict, verdict.sampled)
+    out += [("false alarms", f"at most {100 * verdict.false_alarm_rate:.2g}% of the checks of a correct mechanism")]
     if verdict.played:
         out += [("method `report`, used by games", f"{verdict.played.samples:,} reports")]
         out += [(f"  {name.strip()}", value) for name, value in _sampled(verdict, verdict.played)]
@@ -61,9 +70,9 @@ def _sampled(verdict: Verdict, sampled: SampledVerdict) -> Iterator[tuple[str, s
     if sampled.guessed:
         yield "lower bound by guessing", f"{_guessed(sampled.guessed)} ({level})"
     for share in sampled.shares:
-        yield f"{share.name} declared, empirical", _share(share)
+        yield f"{share.name} declared, empirical", _share(share, verdict)
     if sampled.fit:
-        yield "likelihood declared, empirical", _fit(sampled.fit, verdict.name(sampled.fit.object))
+        yield "likelihood declared, empirical", _fit(sampled.fit, verdict)
     if sampled.repeats:
         yield "generator", _generator(sampled.repeats)
 
@@ -100,15 +109,16 @@ def _guessed(guessed: GuessBound) -> str:
     return f"ε ≥ {guessed.epsilon:.4g}: {guessed.share} correct among {guessed.objects:,} objects, from {guessed.rule}"
 
 
-def _share(share: SupportProbabilityCheck) -> str:
+def _share(share: SupportProbabilityCheck, verdict: Verdict) -> str:
+    level = f"{100 * verdict.distribution_confidence:g}% CI"
     judged = {True: "", False: ": differs", None: ": too few objects to decide"}[share.passed]
-    return f"{share.stated:.4g}, {share.low:.4g}–{share.high:.4g} ({100 * DISTRIBUTION_CONFIDENCE:g}% CI){judged}"
+    return f"{share.stated:.4g}, {share.low:.4g}–{share.high:.4g} ({level}){judged}"
 
 
-def _fit(fit: LikelihoodFit, name: str) -> str:
+def _fit(fit: LikelihoodFit, verdict: Verdict) -> str:
     judged = "" if fit.passed else ": differs"
-    found = f"{fit.stated:.4g}, {fit.low:.4g}–{fit.high:.4g} ({100 * DISTRIBUTION_CONFIDENCE:g}% CI)"
-    return f"{found} for {fit.reports:,} reports of object {name}{judged}"
+    found = f"{fit.stated:.4g}, {fit.low:.4g}–{fit.high:.4g} ({100 * verdict.distribution_confidence:g}% CI)"
+    return f"{found} for {fit.reports:,} reports of object {verdict.name(fit.object)}{judged}"
 
 
 def _generator(repeats: Independence) -> str:

@@ -19,7 +19,11 @@ from poolscope.cli.app import (
     DEBUG,
     MECHANISMS,
     EngineOption,
+    FailIf,
+    Json,
+    Junit,
     Observations,
+    OnUncertain,
     Scenario,
     Scheduler,
     Threshold,
@@ -50,6 +54,10 @@ def audit(
     mechanism: Annotated[
         str | None, typer.Option(metavar="NAME", help=f"Use this mechanism instead of the scenario's: {MECHANISMS}.")
     ] = None,
+    fail_if: FailIf = None,
+    on_uncertain: OnUncertain = "fail",
+    junit: Junit = None,
+    as_json: Json = False,
 ) -> None:
     """Simulate the pool inference attack and report what it reveals."""
     from poolscope.cli.progress import resume_command, working
@@ -57,12 +65,17 @@ def audit(
     with working("Simulating") as work:
         from poolscope.cli.app import counts
         from poolscope.cli.audit import finished_users, print_audit
+        from poolscope.cli.gates import Gates, values_of_audit
         from poolscope.cli.progress import running
         from poolscope.core.files import last_folder, new_folder
         from poolscope.html.workflows import audit
         from poolscope.scenario.scenario import load_scenario
+        from poolscope.workflows.audit.run_folder import Summary
 
         loaded = load_scenario(scenario)
+        counted = counts(observations, "observations") if observations else None
+        gates = Gates.parse("audit", loaded.name, fail_if, on_uncertain, junit, as_json)
+        gates.check(Summary, *values_of_audit(loaded, counted, threshold))
         folder = out or (last_folder if resume else new_folder)(f"poolscope-{loaded.name}")
         again = resume_command(folder if out is None else None, resume)
         work.saved_message = lambda: finished_users(folder, again)
@@ -72,7 +85,7 @@ def audit(
                 folder,
                 users=users,
                 seed=seed,
-                observations=counts(observations, "observations") if observations else None,
+                observations=counted,
                 threshold=threshold,
                 epsilon=epsilon,
                 mechanism=mechanism,
@@ -80,7 +93,7 @@ def audit(
                 resume=resume,
                 progress=work,
             )
-    print_audit(summary, folder / "report.html", elapsed())
+    gates.finish(summary, lambda: print_audit(summary, folder / "report.html", elapsed()))
 
 
 @command("poolscope reproduce --users 2000")
@@ -100,11 +113,13 @@ def reproduce(
     ] = None,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
+    as_json: Json = False,
 ) -> None:
     """Reproduce the paper's experiments and compare with the published values."""
     from poolscope.cli.progress import resume_command, working
 
     with working("Reproducing") as work:
+        from poolscope.cli.gates import print_result
         from poolscope.cli.progress import running
         from poolscope.cli.reproduction import finished_experiments, print_reproduction
         from poolscope.paper.reproduce import reproduce
@@ -112,7 +127,7 @@ def reproduce(
         work.saved_message = lambda: f"{finished_experiments(out)}, {resume_command()}"
         with running(work, engine, scheduler) as own:
             done = reproduce(names or [], out, users=users, seed=seed, traces=traces, engine=own, progress=work)
-    print_reproduction(done, out / "reproduction.html", elapsed())
+    print_result(done, lambda: print_reproduction(done, out / "reproduction.html", elapsed()), as_json=as_json)
 
 
 @command("poolscope check mine.toml --samples 1000000")
@@ -120,34 +135,48 @@ def check(
     scenario: Scenario,
     samples: Annotated[int, typer.Option(help="Sample this many reports.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Set the seed of the samples.")] = 0,
-    confidence: Annotated[float, typer.Option(help="Set the joint confidence of all lower bounds.")] = 0.95,
+    confidence: Annotated[
+        float | None, typer.Option(help="Set the joint confidence of all lower bounds.  [default: 0.95]")
+    ] = None,
     objects: Annotated[
         str | None,
         typer.Option(metavar="NAME,...", help="Test these objects.  [default: the most conspicuous and some others]"),
     ] = None,
     pools: Annotated[str | None, typer.Option(metavar="NAME,...", help="Test the objects of these pools.")] = None,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Let a correct mechanism fail 1 check in 10,000 at most, instead of 5%.")
+    ] = False,
+    fail_if: FailIf = None,
+    on_uncertain: OnUncertain = "fail",
+    junit: Junit = None,
+    as_json: Json = False,
 ) -> None:
     """Test whether a mechanism violates its epsilon; exit code 1 if it does."""
     from poolscope.cli.progress import working
 
     with working("Checking", "reports") as work:
-        from poolscope.cli.check import names_in, print_verdict
+        from poolscope.cli.check import as_gate, names_in, print_verdict
+        from poolscope.cli.gates import Gates
         from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.check.check import check
+        from poolscope.workflows.check.verdict import Verdict
 
+        loaded = load_scenario(scenario)
+        gates = Gates.parse("check", loaded.name, fail_if, on_uncertain, junit, as_json, alone=True)
+        gates.check(Verdict)
         work.stage("Sampling and testing reports")
         with watched(work.compiling):
             verdict = check(
-                load_scenario(scenario),
+                loaded,
                 samples=samples,
                 seed=seed,
                 confidence=confidence,
+                gate=gate,
                 objects=names_in(objects),
                 pools=names_in(pools),
             )
-    print_verdict(verdict)
-    raise typer.Exit(0 if verdict.passed else 1)
+    gates.finish(verdict, lambda: print_verdict(verdict), as_gate(verdict))
 
 
 @command("poolscope compare mine.toml --mechanism grr,oue,cms --epsilon 1,2,4")
@@ -178,6 +207,10 @@ def compare(
     threshold: Threshold = None,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
+    fail_if: FailIf = None,
+    on_uncertain: OnUncertain = "fail",
+    junit: Junit = None,
+    as_json: Json = False,
 ) -> None:
     """Compare mechanisms on the same users: privacy against utility."""
     from poolscope.cli.progress import working
@@ -185,14 +218,19 @@ def compare(
     with working("Comparing") as work:
         from poolscope.cli.app import counts, numbers, words
         from poolscope.cli.compare import print_comparison
+        from poolscope.cli.gates import Gates, values_of_comparison
         from poolscope.cli.progress import running
         from poolscope.core.files import new_folder
         from poolscope.html.workflows import compare
         from poolscope.scenario.scenario import load_scenario
+        from poolscope.workflows.compare import Comparison
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-compare-{loaded.name}")
         choices = words(mechanism), numbers(epsilon, "epsilon")
+        counted = counts(observations, "observations") if observations else None
+        gates = Gates.parse("compare", loaded.name, fail_if, on_uncertain, junit, as_json)
+        gates.check(Comparison, *values_of_comparison(loaded, counted, threshold, *choices))
         with running(work, engine, scheduler) as own:
             done = compare(
                 loaded,
@@ -200,13 +238,13 @@ def compare(
                 users=users,
                 seed=seed,
                 estimate_from=estimate_from,
-                observations=counts(observations, "observations") if observations else None,
+                observations=counted,
                 threshold=threshold,
                 engine=own,
                 out=folder,
                 progress=work,
             )
-    print_comparison(done, folder / "comparison.html", elapsed())
+    gates.finish(done, lambda: print_comparison(done, folder / "comparison.html", elapsed()))
 
 
 @command("poolscope advise apple-emojis --max-exposed 0.05 --max-error 0.002 --devices 200000 --mechanism cms,olh,oue")
@@ -254,21 +292,28 @@ def advise(
     ] = None,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
+    fail_if: FailIf = None,
+    on_uncertain: OnUncertain = "fail",
+    junit: Junit = None,
+    as_json: Json = False,
 ) -> None:
     """Recommend a mechanism, epsilon and cap that meet targets of privacy and utility."""
     from poolscope.cli.progress import working
 
     with working("Advising") as work:
-        from poolscope.cli.advise import print_advice
+        from poolscope.cli.advise import as_gate, print_advice
         from poolscope.cli.app import words
+        from poolscope.cli.gates import Gates
         from poolscope.cli.progress import running
         from poolscope.core.files import new_folder
         from poolscope.html.workflows import advise
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.advise.question import parse_range
-        from poolscope.workflows.advise.search import NO
+        from poolscope.workflows.advise.records import Advice
 
         loaded = load_scenario(scenario)
+        gates = Gates.parse("advise", loaded.name, fail_if, on_uncertain, junit, as_json, alone=True)
+        gates.check(Advice)
         folder = out or new_folder(f"poolscope-advise-{loaded.name}")
         with running(work, engine, scheduler) as own:
             done = advise(
@@ -290,8 +335,7 @@ def advise(
                 out=folder,
                 progress=work,
             )
-    print_advice(done, folder / "advice.html", elapsed())
-    raise typer.Exit(1 if done.recommendation.meets_targets == NO else 0)
+    gates.finish(done, lambda: print_advice(done, folder / "advice.html", elapsed()), as_gate(done))
 
 
 @command("poolscope explore apple-web-domains")
@@ -312,53 +356,6 @@ def explore(
 
     explore(what, port=port, seed=seed, browser=browser, opened=lambda at: typer.echo(f"{at}\nPress Ctrl-C to stop."))
     typer.echo("poolscope: explorer stopped", err=True)
-
-
-@command("poolscope scenarios apple-emojis > mine.toml")
-def scenarios(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print the TOML of this scenario.")] = None,
-) -> None:
-    """List the built-in scenarios, or print one as TOML."""
-    from poolscope.cli.audit import print_scenarios
-    from poolscope.scenario.scenario import builtin_text
-
-    if name is None:
-        print_scenarios()
-    else:
-        typer.echo(builtin_text(name), nl=False)
-
-
-@command("poolscope render poolscope-apple-emojis")
-def render(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of audit, compare or advise.")],
-) -> None:
-    """Write the HTML report of a finished folder again."""
-    from poolscope.cli.progress import working
-
-    with working("Drawing", "figures"):
-        from poolscope.cli.folders import write_page
-
-        page = write_page(folder)
-    typer.echo(page)
-
-
-@command("poolscope figures poolscope-apple-emojis --format pdf")
-def figures(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of audit, compare, advise or sweep.")],
-    format: Annotated[str, typer.Option(metavar="svg|png|pdf", help="Set the file format.")] = "svg",
-    width: Annotated[
-        str, typer.Option(metavar="column|page", help="Set the width: one column of a paper, or the page.")
-    ] = "page",
-) -> None:
-    """Write the figures of a finished folder as files, into DIR/figures."""
-    from poolscope.cli.progress import working
-
-    with working("Drawing", "figures"):
-        from poolscope.cli.folders import write_figures
-
-        written = write_figures(folder, form=format, width=width)
-    for path in written:
-        typer.echo(path)
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:

@@ -13,6 +13,7 @@ from poolscope.cli.app import (
     AllowNetwork,
     Columns,
     EngineOption,
+    Json,
     Observations,
     Overwrite,
     Query,
@@ -48,11 +49,13 @@ def traces(
     allow_network: AllowNetwork = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
+    as_json: Json = False,
 ) -> None:
     """Convert recorded data to traces: the objects of each user, in order."""
     from poolscope.cli.progress import working
 
     with working("Reading", "rows"):
+        from poolscope.cli.gates import print_result
         from poolscope.workflows.traces.extract import describe, make_traces
 
         made = make_traces(
@@ -69,8 +72,7 @@ def traces(
             overwrite=overwrite,
             raw=raw,
         )
-    for line in describe(made):
-        typer.echo(line)
+    print_result(made, lambda: typer.echo("\n".join(describe(made))), as_json=as_json)
 
 
 @command("poolscope obfuscate traces.parquet --scenario mine.toml --out reports.parquet")
@@ -87,12 +89,14 @@ def obfuscate(
     allow_network: AllowNetwork = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
+    as_json: Json = False,
 ) -> None:
     """Simulate the reports that devices send for recorded traces."""
     from poolscope.cli.progress import working
 
     with working("Writing", "reports") as work:
         from poolscope.cli.files import print_obfuscated
+        from poolscope.cli.gates import print_result
         from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.obfuscate import obfuscate
@@ -111,7 +115,7 @@ def obfuscate(
                 raw=raw,
                 progress=work,
             )
-    print_obfuscated(made, out)
+    print_result(made, lambda: print_obfuscated(made, out), as_json=as_json)
 
 
 @command("poolscope attack reports.parquet --scenario mine.toml --out posteriors.parquet")
@@ -160,7 +164,6 @@ def attack(
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep finished work if stopped, and continue a stopped attack.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
     column: Columns = None,
@@ -169,6 +172,7 @@ def attack(
     allow_network: AllowNetwork = False,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
+    as_json: Json = False,
 ) -> None:
     """Infer the preferred pool of each user from a file of reports."""
     from poolscope.cli.progress import working
@@ -193,12 +197,14 @@ def attack(
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts
         from poolscope.cli.files import print_attack, print_links, print_user_attack
+        from poolscope.cli.gates import print_result
         from poolscope.cli.progress import resume_command, running
         from poolscope.core.tables import SourceOptions, check_outputs, local_paths
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.attack.attack import attack
         from poolscope.workflows.attack.linking import check_adversary, check_links, link_users
         from poolscope.workflows.attack.one_user import attack_user
+        from poolscope.workflows.attack.record import attack_record
         from poolscope.workflows.reports import open_reports
 
         loaded, data = load_scenario(scenario), one_or_many(reports)
@@ -255,17 +261,17 @@ def attack(
 
             write_page(found, loaded, data, out, html, options)
     if user is not None:
-        print_user_attack(story, out)
-    elif json:
-        from poolscope.metrics.models import as_text
-        from poolscope.workflows.attack.record import attack_record
-
-        typer.echo(as_text(attack_record(found if top else replace(found, top=()), loaded)), nl=False)
+        print_result(story, lambda: print_user_attack(story, out), as_json=as_json)
     else:
         # the HTML report lists them anyway
-        print_attack(found if top else replace(found, top=()), out, html, linked_out)
-        if link_scores is not None:
-            print_links(linked, link_scores)
+        shown = found if top else replace(found, top=())
+
+        def show() -> None:
+            print_attack(shown, out, html, linked_out)
+            if link_scores is not None:
+                print_links(linked, link_scores)
+
+        print_result(attack_record(shown, loaded), show, as_json=as_json)
     if strict and (story if user is not None else found).violations:
         # the output files are written nevertheless
         raise typer.Exit(1)
@@ -288,12 +294,14 @@ def estimate(
     allow_network: AllowNetwork = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
+    as_json: Json = False,
 ) -> None:
     """Estimate the popularity of each object from a file of reports."""
     from poolscope.cli.progress import working
 
     with working("Reading", "reports") as work:
         from poolscope.cli.files import print_estimate
+        from poolscope.cli.gates import print_result
         from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.estimate import estimate
@@ -312,4 +320,4 @@ def estimate(
                 raw=raw,
                 progress=work,
             )
-    print_estimate(found, out)
+    print_result(found, lambda: print_estimate(found, out), as_json=as_json)

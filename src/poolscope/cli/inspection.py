@@ -13,6 +13,7 @@ from poolscope.cli.app import (
     AllowNetwork,
     Columns,
     EngineOption,
+    Json,
     Query,
     ScenarioOption,
     Scheduler,
@@ -36,13 +37,13 @@ def inspect(
     reports: Annotated[list[str], typer.Argument(metavar="REPORTS...", help=f"Reports: {SOURCES}.")],
     scenario: ScenarioOption,
     pools: Annotated[Path | None, typer.Option(help="Use other pools: a table object,pool.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     column: Columns = None,
     time: Time = None,
     query: Query = None,
     allow_network: AllowNetwork = False,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
+    as_json: Json = False,
 ) -> None:
     """Check whether a file of reports fits a scenario; exit code 1 if it does not."""
     from poolscope.cli.progress import working
@@ -65,15 +66,17 @@ def inspect(
                 engine=own,
                 progress=work,
             )
-    if json:
-        from poolscope.metrics.models import as_text
+    from poolscope.cli.gates import print_result
 
-        typer.echo(as_text(found), nl=False)
-    else:
-        console = Terminal()
-        checks_table(found).print(console)
-        console.say(found.sentence)
+    print_result(found, lambda: print_inspection(found), as_json=as_json)
     raise typer.Exit(0 if found.passed else 1)
+
+
+def print_inspection(found: Inspection) -> None:
+    """Print the table of checks, and the conclusion."""
+    console = Terminal()
+    checks_table(found).print(console)
+    console.say(found.sentence)
 
 
 def checks_table(found: Inspection, title: str | None = None, *, only_noted: bool = False) -> TextTable:

@@ -1,4 +1,4 @@
-"""The commands `rerun` and `schema`: what a folder's numbers need, and what its files hold."""
+"""The commands on what exists already: scenarios, finished folders, and the schemas of files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from poolscope.cli.app import EngineOption, Scheduler, command
+from poolscope.cli.app import EngineOption, Json, Scheduler, command
 
 #: Names of schemas, and the file that each is of.
 SCHEMAS = {
@@ -20,6 +20,7 @@ SCHEMAS = {
     "sweep": "sweep.json of a sweep",
     "inspection": "what inspect --json prints",
     "attack": "what attack --json prints",
+    "verdict": "what check prints with --json",
 }
 
 
@@ -34,19 +35,75 @@ def rerun(
     ] = None,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
+    as_json: Json = False,
 ) -> None:
     """Play a finished folder again, elsewhere, and say whether the bits agree; exit code 1 if they do not."""
     from poolscope.cli.progress import working
 
     with working("Playing again") as work:
         from poolscope.cli.folders import rerun_of
+        from poolscope.cli.gates import print_result
         from poolscope.cli.progress import running
 
         play = rerun_of(folder)
         with running(work, engine, scheduler) as own:
             done = play(folder, inputs, own, work)
-    typer.echo(f"{folder}: {done.sentence}")
+    found = {**vars(done), "agrees": done.agrees, "text": done.sentence}
+    print_result(found, lambda: typer.echo(f"{folder}: {done.sentence}"), as_json=as_json)
     raise typer.Exit(0 if done.agrees else 1)
+
+
+@command("poolscope scenarios apple-emojis > mine.toml")
+def scenarios(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print the TOML of this scenario.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the built-in scenarios, or print one as TOML."""
+    from poolscope.cli.audit import listed_scenarios, print_scenarios
+    from poolscope.cli.gates import print_result
+    from poolscope.scenario.scenario import builtin_text, load_scenario
+
+    if name is None:
+        print_result(listed_scenarios() if as_json else None, print_scenarios, as_json=as_json)
+    else:
+        found = load_scenario(name).about() if as_json else None
+        print_result(found, lambda: typer.echo(builtin_text(name), nl=False), as_json=as_json)
+
+
+@command("poolscope render poolscope-apple-emojis")
+def render(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of audit, compare or advise.")],
+    as_json: Json = False,
+) -> None:
+    """Write the HTML report of a finished folder again."""
+    from poolscope.cli.progress import working
+
+    with working("Drawing", "figures"):
+        from poolscope.cli.folders import write_page
+        from poolscope.cli.gates import print_result
+
+        page = write_page(folder)
+    print_result({"files": [page]}, lambda: typer.echo(page), as_json=as_json)
+
+
+@command("poolscope figures poolscope-apple-emojis --format pdf")
+def figures(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of audit, compare, advise or sweep.")],
+    format: Annotated[str, typer.Option(metavar="svg|png|pdf", help="Set the file format.")] = "svg",
+    width: Annotated[
+        str, typer.Option(metavar="column|page", help="Set the width: one column of a paper, or the page.")
+    ] = "page",
+    as_json: Json = False,
+) -> None:
+    """Write the figures of a finished folder as files, into DIR/figures."""
+    from poolscope.cli.progress import working
+
+    with working("Drawing", "figures"):
+        from poolscope.cli.folders import write_figures
+        from poolscope.cli.gates import print_result
+
+        written = write_figures(folder, form=format, width=width)
+    print_result({"files": written}, lambda: typer.echo("\n".join(map(str, written))), as_json=as_json)
 
 
 @command("poolscope schema summary > summary.schema.json")

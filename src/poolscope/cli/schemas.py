@@ -13,6 +13,7 @@ from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.attack.inspection import Inspection
 from poolscope.workflows.attack.record import AttackRecord
 from poolscope.workflows.audit.run_folder import Manifest, Summary
+from poolscope.workflows.check.verdict import Verdict
 from poolscope.workflows.compare import Comparison
 from poolscope.workflows.sweep import SweepPlan
 
@@ -25,6 +26,7 @@ KINDS = {
     "sweep": SweepPlan,
     "inspection": Inspection,
     "attack": AttackRecord,
+    "verdict": Verdict,
 }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from poolscope.cli.app import EngineOption, Scenario, Scheduler, command, elapsed
+from poolscope.cli.app import EngineOption, Json, Scenario, Scheduler, command, elapsed
 
 
 @command("poolscope sweep apple-emojis --vary mechanism.epsilon=1,2,4 --vary popularity.exponent=0,1 --seeds 5")
@@ -26,11 +26,13 @@ def sweep(
     resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped sweep.")] = False,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
+    as_json: Json = False,
 ) -> None:
     """Simulate every combination of values and seeds, into one table."""
     from poolscope.cli.progress import resume_command, working
 
     with working("Sweeping") as work:
+        from poolscope.cli.gates import print_result
         from poolscope.cli.progress import running
         from poolscope.cli.sweep import parse_vary, print_sweep
         from poolscope.core.errors import check_count
@@ -54,4 +56,4 @@ def sweep(
                 resume=resume,
                 progress=work,
             )
-    print_sweep(done, folder, elapsed())
+    print_result(done, lambda: print_sweep(done, folder, elapsed()), as_json=as_json)

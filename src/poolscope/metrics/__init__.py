@@ -23,6 +23,7 @@ from poolscope.metrics.exposure import (
     precision_at_threshold,
     reports_to_exposure,
 )
+from poolscope.metrics.gates import GateResult, gate
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import bayes_risk_ratio, bayes_security, log_odds_gain, min_entropy_leakage
 from poolscope.metrics.linkability import Linkability, linkability
@@ -45,6 +46,7 @@ from poolscope.metrics.text import strongest_attack, summary_text
 __all__ = [
     "CumulativeEpsilon",
     "Estimate",
+    "GateResult",
     "Linkability",
     "MemoizedResponses",
     "PoolRecord",
@@ -67,6 +69,7 @@ __all__ = [
     "exposure",
     "exposure_by_adversary",
     "for_each_attack",
+    "gate",
     "linkability",
     "log_odds_gain",
     "memoized_by",

@@ -32,6 +32,7 @@ from scipy import optimize, special, stats
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
 from poolscope.metrics.intervals import clopper_pearson
+from poolscope.metrics.models import Real
 from poolscope.workflows.check.distribution import (
     likelihoods,
     states_distribution,
@@ -192,7 +193,7 @@ class GuessBound:
     guesses, right : how many there were, and how many were correct; objects : among how many objects.
     """
 
-    epsilon: float
+    epsilon: Real
     rule: str
     guesses: int
     right: int

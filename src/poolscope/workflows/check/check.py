@@ -49,7 +49,8 @@ from poolscope.workflows.check.candidates import (
     needs_more_reports,
 )
 from poolscope.workflows.check.distribution import (
-    INDEPENDENCE_ERROR,
+    DISTRIBUTION_CONFIDENCE,
+    DISTRIBUTION_PARTS,
     FitCounter,
     LikelihoodFit,
     SupportCounter,
@@ -82,6 +83,9 @@ from poolscope.workflows.check.verdict import (
 
 #: Rounds, of an eighth of the samples each, that may be spent on the choice of an event.
 MAX_ROUNDS = 3
+#: Probability that a correct mechanism fails a check that gates a pipeline, at most.
+GATE_ERROR = 1e-4
+DEFAULT_CONFIDENCE = 0.95
 #: Share of the error of the lower bounds that goes to guesses.
 GUESS_ERROR_SHARE = 0.2
 #: Objects that are tested where the universe has more.
@@ -101,12 +105,33 @@ class ChosenEvent:
     rates: tuple[float, float]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ErrorBudget:
+    """Probabilities that a correct mechanism fails, at most.
+
+    bounds : by the lower bounds on epsilon together; distribution : by one side of one comparison with the stated
+    distribution; independence : by all tests of independence.
+    """
+
+    bounds: float
+    distribution: float
+    independence: float
+
+    @classmethod
+    def of(cls, bounds: float, others: float, methods: int) -> ErrorBudget:
+        """Return the budget of each method; comparisons and tests of independence share theirs evenly."""
+        return cls(
+            bounds=bounds / methods,
+            distribution=others / 2.0 / DISTRIBUTION_PARTS,
+            independence=others / 2.0 / methods,
+        )
+
+
 def examine(
     sampler: Sampler,
     screening: Screening,
     samples: int,
-    alpha: float,
-    independence_alpha: float,
+    budget: ErrorBudget,
     declared: float,
     name: ObjectName,
 ) -> SampledVerdict:
@@ -115,19 +140,19 @@ def examine(
     Parameters
     ----------
     screening : reports of many objects, to guess from.
-    alpha : of the lower bounds on epsilon together; independence_alpha : of all tests of independence.
+    budget : of the errors of all tests.
     declared : the declared epsilon, for which the detectable excess is computed.
     """
-    chosen, used, shares, fit = _choose_event(sampler, samples)
+    chosen, used, shares, fit = _choose_event(sampler, samples, budget.distribution)
     bound = None
     if chosen:
-        planned = plan(chosen.rates, samples - used, (1.0 - GUESS_ERROR_SHARE) * alpha)
+        planned = plan(chosen.rates, samples - used, (1.0 - GUESS_ERROR_SHARE) * budget.bounds)
         bound = _test_event(sampler, chosen, planned, declared, name)
-    found = guess_bound(screening, sampler.generator(Stage.SCREEN, 2), GUESS_ERROR_SHARE * alpha)
+    found = guess_bound(screening, sampler.generator(Stage.SCREEN, 2), GUESS_ERROR_SHARE * budget.bounds)
     independent = None
     if sampler.method == "obfuscate" or reads_keys(sampler.mechanism):
         position, event = (chosen.one, chosen.family) if chosen else (0, None)
-        independent = check_independence(sampler, position, event, samples, independence_alpha)
+        independent = check_independence(sampler, position, event, samples, budget.independence)
     return SampledVerdict(
         method=sampler.method,
         lower_bound=bound,
@@ -141,17 +166,19 @@ def examine(
 
 
 def _choose_event(
-    sampler: Sampler, samples: int
+    sampler: Sampler, samples: int, error: float
 ) -> tuple[ChosenEvent | None, int, tuple[SupportProbabilityCheck, ...], LikelihoodFit | None]:
     """Learn events from an eighth of the samples and choose among them by an eighth or more.
+
+    error : of one side of one comparison with the stated distribution.
 
     Returns
     -------
     The event, the samples used, and the comparisons with p*, q* and the likelihoods.
     """
     families, used = _learn_events(sampler, samples)
-    supports = SupportCounter(sampler.mechanism, sampler.objects)
-    fitting = FitCounter(sampler.mechanism, sampler.objects)
+    supports = SupportCounter(sampler.mechanism, sampler.objects, error)
+    fitting = FitCounter(sampler.mechanism, sampler.objects, error)
     objects = len(sampler.objects)
     counts = np.zeros((objects, sum(map(len, families))), dtype=np.int64)
     trials = np.zeros(objects, dtype=np.int64)
@@ -243,7 +270,8 @@ def check(
     *,
     samples: int,
     seed: int,
-    confidence: float = 0.95,
+    confidence: float | None = None,
+    gate: bool = False,
     objects: Sequence[int | str] | None = None,
     pools: Sequence[str] | None = None,
     universe: Universe | int | None = None,
@@ -260,7 +288,9 @@ def check(
         Where no distribution is stated and columns must be combined, a quarter more. Half as many are of many objects,
         and up to as many again are compared with each other. A `report` of other code makes a quarter of all that.
     seed : same seed, same verdict.
-    confidence : of all lower bounds on epsilon together.
+    confidence : of all lower bounds on epsilon together; 0.95 by default.
+    gate : whether the check gates a pipeline: a correct mechanism then fails 1 check in 10,000 at most, by all tests
+        together. Half of that is for the lower bounds. By default it fails 5.1% at most.
     objects : which to test, by number or name. By default all of a small universe; of a large one the first, the last,
         those that are conspicuous in a screening sample, and some others.
     pools : pools whose objects are tested, evenly.
@@ -275,7 +305,9 @@ def check(
     """
     if samples < MIN_SAMPLES:
         raise InputError(f"samples must be at least {MIN_SAMPLES:,}", value=samples)
-    if not 0 < confidence < 1:
+    if gate and confidence is not None:
+        raise InputError("must not be given with `gate`, which has its own", value=confidence, place="confidence")
+    if confidence is not None and not 0 < confidence < 1:
         raise InputError("confidence must be between 0 and 1", value=confidence)
     if not isinstance(what, Scenario) and (
         isinstance(what, type) or not all(hasattr(what, part) for part in ("universe", "obfuscate"))
@@ -291,23 +323,27 @@ def check(
     tested = chosen or _default_objects(mechanism.universe, seed, conspicuous_objects(screening))
     sampler = replace(sampler, objects=tested)
     declared = float(getattr(mechanism, "epsilon", math.nan))
-    played, error, independence = None, 1.0 - confidence, INDEPENDENCE_ERROR
-    if has_own_report(mechanism):
-        error, independence = error / 2.0, independence / 2.0
+    own_report = has_own_report(mechanism)
+    level = 1.0 - GATE_ERROR / 2.0 if gate else DEFAULT_CONFIDENCE if confidence is None else confidence
+    others = 1.0 - GATE_ERROR / 2.0 if gate else DISTRIBUTION_CONFIDENCE
+    budget = ErrorBudget.of(1.0 - level, 1.0 - others, 2 if own_report else 1)
+    played = None
+    if own_report:
         report_sampler, fewer = replace(sampler, method="report"), max(MIN_SAMPLES, samples // REPORT_PART)
         report_screening = draw_screening(report_sampler, fewer // SCREENING_PART, chosen)
-        played = examine(report_sampler, report_screening, fewer, error, independence, declared, label)
+        played = examine(report_sampler, report_screening, fewer, budget, declared, label)
     return Verdict(
         mechanism=name or _name_of(what),
         declared=declared,
         exact=exact(mechanism),
-        sampled=examine(sampler, screening, samples, error, independence, declared, label),
+        sampled=examine(sampler, screening, samples, budget, declared, label),
         played=played,
         objects=tested,
         names=tuple(map(label, tested)),
         universe=mechanism.universe,
         screened=len(screening.objects),
-        confidence=confidence,
+        confidence=level,
+        distribution_confidence=others,
     )
 
 

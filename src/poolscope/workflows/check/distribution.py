@@ -36,6 +36,7 @@ from poolscope.mechanisms.pure import (
 )
 from poolscope.mechanisms.sketch import Sketch
 from poolscope.metrics.intervals import clopper_pearson
+from poolscope.metrics.models import Real
 
 #: Reports times objects up to which the linear program is solved.
 CELLS_SOLVED = 1 << 19
@@ -46,9 +47,9 @@ MIN_OBJECTS, MIN_PAIRS = 10, 40
 #: Confidence of all comparisons with the stated distribution and of all tests of independence, together: a correct
 #: mechanism fails one of them once in a thousand checks. The two kinds share the error evenly.
 DISTRIBUTION_CONFIDENCE = 0.999
-INDEPENDENCE_ERROR = (1.0 - DISTRIBUTION_CONFIDENCE) / 2.0
 #: Both sides of p* (twice), of q* and of the likelihoods, each of `obfuscate` and of `report`.
-DISTRIBUTION_ERROR = (1.0 - DISTRIBUTION_CONFIDENCE) / 2.0 / 16.0
+DISTRIBUTION_PARTS = 16.0
+DISTRIBUTION_ERROR = (1.0 - DISTRIBUTION_CONFIDENCE) / 2.0 / DISTRIBUTION_PARTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,7 @@ class ExactEpsilon:
     consistent : whether probabilities exist that match the stated likelihoods and p*; None where that was not computed.
     """
 
-    epsilon: float
+    epsilon: Real
     reports: int
     consistent: bool | None
 
@@ -164,7 +165,11 @@ def stated(mechanism: Any, name: str) -> float | None:
 
 
 def support_shares(
-    mechanism: Mechanism, objects: Sequence[int], trials: Sequence[int], counts: NDArray[np.int64]
+    mechanism: Mechanism,
+    objects: Sequence[int],
+    trials: Sequence[int],
+    counts: NDArray[np.int64],
+    error: float = DISTRIBUTION_ERROR,
 ) -> tuple[SupportProbabilityCheck, ...]:
     """Compare p* and q* with the supports of sampled reports.
 
@@ -172,6 +177,7 @@ def support_shares(
     ----------
     objects, trials : which objects, and how many reports of each.
     counts : (objects, universe) how many of the reports of each support every object of the universe.
+    error : probability that one side of one bound is wrong, at most.
 
     Notes
     -----
@@ -185,21 +191,24 @@ def support_shares(
     n = np.asarray(trials, dtype=np.int64)
     own = counts[np.arange(len(objects)), list(objects)]
     pure = is_pure(mechanism)
-    shares = [_constant_share("p*", p, own, n) if pure else _mean_share("p*", p, own, own, n, len(own), MIN_OBJECTS)]
+    if pure:
+        shares = [_constant_share("p*", p, own, n, error)]
+    else:
+        shares = [_mean_share("p*", p, own, own, n, len(own), MIN_OBJECTS, error)]
     if mechanism.universe > 1:
         others = counts.copy()
         others[np.arange(len(objects)), list(objects)] = others[np.arange(len(objects)), np.array(objects) - 1]
         lowest, highest = others.min(axis=1), others.max(axis=1)
-        shares.append(_mean_share("q*", q, lowest, highest, n, others.size - len(objects), MIN_PAIRS))
+        shares.append(_mean_share("q*", q, lowest, highest, n, others.size - len(objects), MIN_PAIRS, error))
     return tuple(shares)
 
 
 def _constant_share(
-    name: str, value: float, hits: NDArray[np.int64], trials: NDArray[np.int64]
+    name: str, value: float, hits: NDArray[np.int64], trials: NDArray[np.int64], error: float
 ) -> SupportProbabilityCheck:
     """Bound a probability that is the same for all objects."""
-    each = clopper_pearson(hits, trials, DISTRIBUTION_ERROR / len(hits))
-    low, high = (float(bound) for bound in clopper_pearson(int(hits.sum()), int(trials.sum()), DISTRIBUTION_ERROR))
+    each = clopper_pearson(hits, trials, error / len(hits))
+    low, high = (float(bound) for bound in clopper_pearson(int(hits.sum()), int(trials.sum()), error))
     passed = bool(low <= value <= high and np.all(each[0] <= value) and np.all(value <= each[1]))
     return SupportProbabilityCheck(name=name, stated=value, low=low, high=high, passed=passed)
 
@@ -212,10 +221,11 @@ def _mean_share(
     trials: NDArray[np.int64],
     shares: int,
     min_shares: int,
+    error: float,
 ) -> SupportProbabilityCheck:
     """Bound a probability that is a mean of many shares, from the smallest and largest count of each object."""
-    low = float(clopper_pearson(lowest, trials, DISTRIBUTION_ERROR / shares)[0].min())
-    high = float(clopper_pearson(highest, trials, DISTRIBUTION_ERROR / shares)[1].max())
+    low = float(clopper_pearson(lowest, trials, error / shares)[0].min())
+    high = float(clopper_pearson(highest, trials, error / shares)[1].max())
     return SupportProbabilityCheck(
         name=name, stated=value, low=low, high=high, passed=low <= value <= high if shares >= min_shares else None
     )
@@ -228,9 +238,10 @@ CELLS_COUNTED = 1 << 28
 class SupportCounter:
     """Counts the objects that the reports of each tested object support, for a limited number of reports."""
 
-    def __init__(self, mechanism: Any, objects: tuple[int, ...]) -> None:
+    def __init__(self, mechanism: Any, objects: tuple[int, ...], error: float = DISTRIBUTION_ERROR) -> None:
         self.mechanism = mechanism
         self.objects = objects
+        self.error = error
         self.known = all(stated(self.mechanism, name) is not None for name in ("p_star", "q_star"))
         self.most = CELLS_COUNTED // (self.mechanism.universe * len(self.objects))
         self.counts = np.zeros((len(self.objects), self.mechanism.universe if self.known else 0), dtype=np.int64)
@@ -253,7 +264,9 @@ class SupportCounter:
 
     def shares(self) -> tuple[SupportProbabilityCheck, ...]:
         """Return p* and q* beside the counts."""
-        return support_shares(self.mechanism, self.objects, self.trials.tolist(), self.counts) if self.known else ()
+        if not self.known:
+            return ()
+        return support_shares(self.mechanism, self.objects, self.trials.tolist(), self.counts, self.error)
 
 
 #: Edges of the bins of posterior probability.
@@ -281,8 +294,9 @@ class LikelihoodFit:
 class FitCounter:
     """Counts, for reports of objects drawn uniformly, how many are of each object and how many are expected."""
 
-    def __init__(self, mechanism: object, objects: tuple[int, ...]) -> None:
+    def __init__(self, mechanism: object, objects: tuple[int, ...], error: float = DISTRIBUTION_ERROR) -> None:
         self.objects = objects
+        self.error = error
         self.known = states_distribution(mechanism) and len(objects) > 1  # type: ignore[arg-type]
         shape = len(objects), len(EDGES) + 1
         self.reports = np.zeros(shape, dtype=np.int64)
@@ -309,7 +323,7 @@ class FitCounter:
             return None
         taken = np.maximum(self.reports, 1)
         stated = self.expected / taken
-        low, high = clopper_pearson(self.hits, taken, DISTRIBUTION_ERROR / self.hits.size)
+        low, high = clopper_pearson(self.hits, taken, self.error / self.hits.size)
         # in standard deviations of the trials; an impossible report counts as a nearly impossible one
         apart = np.abs(self.hits - self.expected) / np.sqrt(np.maximum(self.expected * (1.0 - stated), ROUNDING))
         wrong = (self.reports > 0) & ((stated < low - ROUNDING) | (stated > high + ROUNDING))

@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pydantic import computed_field
+
+from poolscope.metrics.models import Real, Result, UnknownReal, result
 from poolscope.workflows.check.bounds import (
     GuessBound,
 )
@@ -30,6 +33,8 @@ BATCH_DEPENDENCE = (
     "depend on how its users are split into blocks"
 )
 
+#: False-alarm rate below which the text states it, and the power that it leaves.
+RARE = 1e-3
 #: Share of the declared epsilon below which the text says how much of it could be tested.
 TESTED = 0.9
 
@@ -46,13 +51,13 @@ class LowerBound:
         violation; NaN where none is declared.
     """
 
-    epsilon: float
+    epsilon: Real
     event: str
     one: int
     other: int
     hits: tuple[int, int]
     trials: tuple[int, int]
-    detectable: float
+    detectable: UnknownReal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +88,8 @@ class SampledVerdict:
         return max((found.epsilon for found in (self.lower_bound, self.guessed) if found), default=0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+@result
+class Verdict(Result):
     """Whether a mechanism satisfies its declared epsilon, and the evidence.
 
     Parameters
@@ -95,7 +100,8 @@ class Verdict:
     played : what reports of `report` show, which games use; None where `obfuscate` calls it.
     objects : the objects that were tested; names : their labels.
     universe : how many objects there are; screened : how many of them were screened for conspicuous ones.
-    confidence : of the lower bounds, all together.
+    confidence : of the lower bounds, all together; distribution_confidence : of the comparisons with the stated
+        distribution and the tests of independence, all together.
 
     Examples
     --------
@@ -105,7 +111,7 @@ class Verdict:
     """
 
     mechanism: str
-    declared: float
+    declared: UnknownReal
     exact: ExactEpsilon | None
     sampled: SampledVerdict
     played: SampledVerdict | None
@@ -113,7 +119,8 @@ class Verdict:
     names: tuple[str, ...]
     universe: int
     screened: int
-    confidence: float
+    confidence: Real
+    distribution_confidence: Real
 
     @property
     def lower_bound(self) -> LowerBound | None:
@@ -140,20 +147,30 @@ class Verdict:
     def samples(self) -> int:
         return self.sampled.samples
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def testable(self) -> float:
+    def false_alarm_rate(self) -> Real:
+        """How often a correct mechanism that spends its whole epsilon fails, at most."""
+        return (1.0 - self.confidence) + (1.0 - self.distribution_confidence)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def testable(self) -> Real:
         """The empirical lower bound of `obfuscate`: no larger part of the declared epsilon could be tested."""
         return self.sampled.epsilon
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def violations(self) -> tuple[str, ...]:
         """What contradicts the declaration; empty where nothing does."""
         return tuple(self._violations())
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def passed(self) -> bool:
         return not self.violations
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def warnings(self) -> tuple[str, ...]:
         """Findings that are no violation of the declared epsilon."""
@@ -167,6 +184,7 @@ class Verdict:
         """Return the label of a tested object."""
         return self.names[self.objects.index(object_number)]
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def text(self) -> str:
         """The verdict in one line: PASS or FAIL, the lower bound on epsilon, and what was tested."""
@@ -181,7 +199,17 @@ class Verdict:
         text = f"PASS: no violation of ε = {self.declared:g} detected. Empirical lower bound {bound}."
         if self.lower_bound and self.testable < TESTED * self.declared:
             text += f" The sample can test ε up to {self.testable:.3g} only."
-        return f"{text} A pass is not a proof."
+        return f"{text}{self._power()} A pass is not a proof."
+
+    def _power(self) -> str:
+        """Say what a check with rare false alarms detects."""
+        if self.false_alarm_rate >= RARE or not self.lower_bound:
+            return ""
+        found = self.lower_bound.detectable
+        power = (
+            "no ε is detectable, so use more samples" if math.isinf(found) else f"nine in ten detect ε ≥ {found:.3g}"
+        )
+        return f" A correct mechanism fails at most 1 in {round(1.0 / self.false_alarm_rate):,} checks; {power}."
 
     def _violations(self) -> Iterator[str]:
         if self.exact and self.exact.epsilon > self.declared * (1.0 + ROUNDING):
