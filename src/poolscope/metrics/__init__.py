@@ -40,6 +40,7 @@ from poolscope.metrics.records import Record, summarize
 from poolscope.metrics.shuffling import shuffle_epsilon, shuffle_epsilon_closed_form, shuffle_epsilon_of_mechanism
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import strongest_attack, summary_text
+from poolscope.metrics.usefulness import Usefulness, top_recall, usefulness
 
 __all__ = [
     "CumulativeEpsilon",
@@ -50,6 +51,7 @@ __all__ = [
     "Record",
     "Records",
     "TradeOff",
+    "Usefulness",
     "auc_pn",
     "bayes_risk_ratio",
     "bayes_security",
@@ -82,7 +84,9 @@ __all__ = [
     "successes",
     "summarize",
     "summary_text",
+    "top_recall",
     "trade_off",
+    "usefulness",
 ]
 
 
