@@ -118,6 +118,8 @@ def test_every_field_of_an_advice_is_documented():
     for entry, head in (
         (finding["trials"][0], "a trial"),
         (done["alternatives"][0], "an alternative"),
+        (done["options"][0], "an option"),
+        (done["usefulness"], "`usefulness`"),
         (done["sensitivity"][0], "a variant"),
         (done["mitigations"][0], "a mitigation"),
     ):

@@ -273,6 +273,15 @@ def numbers(game: ps.Game, outcomes: pl.DataFrame) -> None:
     pools: list[ps.metrics.PoolRecord] = ps.metrics.per_pool(rows, 10)
     linkable: tuple[ps.metrics.Linkability, ...] = ps.metrics.linkability(game, users=10, seed=1)
     curve: ps.metrics.TradeOff = ps.metrics.trade_off(epsilon=1.0, n=2)
+    seen: ps.metrics.Usefulness | None = ps.metrics.usefulness(
+        ps.mechanisms.GRR(universe=30, epsilon=2.0),
+        ps.Universe.sized(30, {"a": 5, "b": 5, "c": 5}),
+        np.ones(30),
+        reports=1000,
+    )
+    assert seen is not None
+    assert seen.objects == 30
+    assert 0 < ps.metrics.top_recall(np.array([0.5, 0.3, 0.2]), np.full(3, 0.1), k=1) < 1
     print(ps.metrics.summary_text(records), estimates, shares, pools[0].pool, linkable, curve.advantage)
     print(
         ps.metrics.exposure(rows, horizon=10).height,

@@ -15,10 +15,10 @@ from poolscope.core.progress import SILENT
 from poolscope.metrics.intervals import TAIL, Estimate, share_of
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.advise import refine, simulation
-from poolscope.workflows.advise.advise import advise, leaders_of
+from poolscope.workflows.advise.advise import advise
 from poolscope.workflows.advise.candidates import candidates_of
+from poolscope.workflows.advise.choice import Standing, choose
 from poolscope.workflows.advise.question import question_of
-from poolscope.workflows.advise.records import Finding
 from poolscope.workflows.advise.refine import CapRefinement, Deployment, EpsilonRefinement, Proposal, play_choice
 from poolscope.workflows.advise.search import (
     Trial,
@@ -29,6 +29,7 @@ from poolscope.workflows.advise.search import (
     target_with_margin,
     verdict,
 )
+from poolscope.workflows.advise.setups import order_of
 from poolscope.workflows.advise.simulation import Exposures, Simulator, simulator_of
 from poolscope.workflows.advise.text import missed_by
 from poolscope.workflows.advise.variants import POPULATIONS, _matched, sensitivity
@@ -85,7 +86,14 @@ class Law:
     def __init__(self, seed, error=None):
         self.seed, self.question = (
             seed,
-            SimpleNamespace(max_exposed=TARGET, horizon=REPORTS, max_error=error, lowest=0.1, highest=10.0),
+            SimpleNamespace(
+                max_exposed=TARGET,
+                horizon=REPORTS,
+                max_error=error,
+                fixes_epsilon=error is not None,
+                lowest=0.1,
+                highest=10.0,
+            ),
         )
         self.simulator = SimpleNamespace(
             question=self.question, seed=seed, budgets={}, progress=SILENT, horizon=lambda kind: 2 * REPORTS
@@ -386,44 +394,37 @@ def test_alternatives_have_their_price(name, request):
     assert {one["feasible"] for one in facts["findings"]} <= {"yes", "no", "undecided"}
 
 
-def finding(kind, epsilon, cap, exposed=0.02, largest=2.0, error=0.01):
-    trial = Trial(
-        epsilon=1.0 if epsilon is None else epsilon,
-        users=2000,
-        exposed=Estimate(exposed, exposed, exposed),
-        cap=Estimate(cap, cap, cap),
-    )
-    return Finding(
-        mechanism=kind,
-        epsilon_min=epsilon,
-        epsilon_max=Estimate(largest, largest, largest),
+def standing(kind, epsilon, cap, exposed=0.02, error=0.01):
+    return Standing(
+        name=kind,
+        order=order_of(kind, "cms"),
         feasible="yes",
-        limiting_constraint="error",
-        at_epsilon_min=trial,
-        rmse_min=0.001,
-        rmse_at_epsilon_max=error,
-        devices_at_epsilon_max=None,
-        monotone=True,
-        trials=(trial,),
+        epsilon=Estimate(epsilon, epsilon, epsilon),
+        total_epsilon=Estimate(100 * epsilon, 100 * epsilon, 100 * epsilon),
+        reports=100.0,
+        cap=Estimate(cap, cap, cap),
+        exposed=Estimate(exposed, exposed, exposed),
+        rmse=Estimate(error, error, error),
     )
 
 
 @pytest.mark.parametrize(
-    ("error", "findings", "expected"),
+    ("prefer", "standings", "expected"),
     [
         # caps that differ by much decide; those that chance may have ordered do not: then epsilon decides
-        (0.01, [("oue", 2.0, 60), ("grr", 4.0, 100)], "grr"),
-        (0.01, [("cms", 2.2, 100), ("oue", 1.9, 97)], "oue"),
-        (0.01, [("cms", 2.2, 97), ("oue", 1.9, 100)], "oue"),
-        # epsilons that differ by little leave the order in which mechanisms were named
-        (0.01, [("oue", 1.93, 95), ("olh", 1.92, 100)], "oue"),
+        ("least-exposure", [("oue", 2.0, 60), ("grr", 4.0, 100)], "grr"),
+        ("least-exposure", [("cms", 2.2, 100), ("oue", 1.9, 97)], "oue"),
+        ("least-exposure", [("cms", 2.2, 97), ("oue", 1.9, 100)], "oue"),
+        # epsilons that differ by little leave the canonical order
+        ("least-exposure", [("oue", 1.93, 95), ("olh", 1.92, 100)], "oue"),
         # of caps beyond the horizon, the one that exposes fewer
-        (0.01, [("oue", 1.0, 200, 0.03), ("grr", 2.0, 200, 0.01)], "grr"),
-        (None, [("oue", None, 200, 0.02, 1.0, 0.012), ("grr", None, 200, 0.02, 2.6, 0.01)], "grr"),
-        (None, [("oue", None, 200, 0.02, 1.0, 0.0105), ("grr", None, 200, 0.02, 2.6, 0.01)], "oue"),
+        ("least-exposure", [("oue", 1.0, 200, 0.03), ("grr", 2.0, 200, 0.01)], "grr"),
+        ("utility", [("oue", 1.0, 200, 0.02, 0.012), ("grr", 2.6, 200, 0.02, 0.01)], "grr"),
+        ("utility", [("oue", 1.0, 200, 0.02, 0.0105), ("grr", 2.6, 200, 0.02, 0.01)], "oue"),
     ],
 )
-def test_chance_decides_nothing_between_mechanisms_about_as_good(error, findings, expected):
-    made = [finding(*one) for one in findings]
-    leaders = leaders_of(made, SimpleNamespace(max_error=error, max_exposed=0.05, horizon=100), 200)
-    assert leaders[0].mechanism == expected
+def test_chance_decides_nothing_between_mechanisms_about_as_good(prefer, standings, expected):
+    made = [standing(*one) for one in standings]
+    for order in (made, made[::-1]):
+        leaders = choose(order, prefer, 200, fixed=prefer == "least-exposure")
+        assert leaders[0].name == expected

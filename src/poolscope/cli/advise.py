@@ -7,11 +7,15 @@ from pathlib import Path
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS
 from poolscope.core.errors import as_options
-from poolscope.html.advise import answer, cap_text, decimal_percent, refusal, three_digits
+from poolscope.html.advise import answer, cap_text, decimal_percent, refusal
+from poolscope.html.tables import three_digits
 from poolscope.metrics.gates import GateResult
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.text import number
-from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation
+from poolscope.metrics.usefulness import Usefulness, describe_usefulness
+from poolscope.workflows.advise.prices import STAR, option_label
+from poolscope.workflows.advise.question import DEFAULT_REPORTS
+from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation, Option
 from poolscope.workflows.advise.search import NO, UNDECIDED, Trial
 from poolscope.workflows.advise.text import (
     NO_BETTER,
@@ -27,6 +31,9 @@ from poolscope.workflows.advise.variants import MATCHED
 
 #: Largest number of pools in a table.
 MAX_POOLS = 12
+
+#: Options whose price is printed at most; `advice.json` and `advice.html` have all.
+MAX_PRICES = 6
 
 CI = "95% CI"
 
@@ -52,7 +59,13 @@ def print_advice(advice: Advice, report: Path, seconds: float) -> None:
     best = best_in_all(advice.alternatives)
     if not best:
         _alternatives(advice).print(console)
+    _options(advice).print(console)
+    for option in advice.options[1 : 1 + MAX_PRICES]:
+        console.say_item(option.name, option.price, max(len(one.name) for one in advice.options))
     console.say(advice.recommendation.reason)
+    if advice.usefulness is not None:
+        console.say(describe_usefulness(advice.usefulness))
+        _over_time(advice, advice.usefulness).print(console)
     console.say(f"{spent_in_words(advice.recommendation, advice.recommended)}.")
     if best and len(advice.findings) > 1:
         console.say(NO_BETTER)
@@ -86,7 +99,7 @@ def _findings(advice: Advice) -> TextTable:
 def _finding(finding: Finding, advice: Advice) -> tuple[str, ...]:
     at, largest = finding.at_epsilon_min, finding.epsilon_max
     return (
-        finding.mechanism,
+        finding.name,
         "–" if finding.epsilon_min is None else digits(finding.epsilon_min),
         "–" if largest is None else digits(largest.value),
         *(("–", "–") if at is None else _shares(at)),
@@ -98,7 +111,7 @@ def _finding(finding: Finding, advice: Advice) -> tuple[str, ...]:
 
 def _sensitivity(advice: Advice) -> TextTable:
     found = advice.recommendation
-    title = f"Sensitivity analysis: {found.mechanism} at ε = {number(found.epsilon)}"
+    title = f"Sensitivity analysis: {found.name} at ε = {number(found.epsilon)}"
     table = TextTable(title=title, heads=("variant", "exposed", CI, "max cap"), keys=1, box=None)
     for case in advice.sensitivity:
         name = case.variant if case.about == "all" else f"{case.about}: {case.variant}"
@@ -131,9 +144,7 @@ def _alternatives(advice: Advice) -> TextTable:
             cap_text(one.cap.value, advice.horizon),
             (digits(one.epsilon), format_total_epsilon(one.total_epsilon)),
         )
-        table.add(
-            one.criterion, one.mechanism, *epsilons, *_shares(one), cap, three_digits(one.rmse), one.meets_targets
-        )
+        table.add(one.criterion, one.name, *epsilons, *_shares(one), cap, three_digits(one.rmse), one.meets_targets)
     table.section()
     return table
 
@@ -147,6 +158,47 @@ def _mitigations(mitigations: tuple[Mitigation, ...]) -> TextTable:
     return table
 
 
-def _shares(entry: Alternative | Case | Mitigation | PoolRecord | Trial) -> tuple[str, str]:
+def _options(advice: Advice) -> TextTable:
+    """Return every configuration that was played, the recommended one first."""
+    by = f"n = {advice.question.horizon:,}"
+    heads = ("option", "ε per\nreport", "per day", "per year", f"by\n{by}", "cap", "exposed", CI, "RMSE", "meets")
+    title = f"Options by {advice.question.prefer}, {by} {events(advice.scenario)}; {STAR} is Pareto-optimal"
+    table = TextTable(title=title, heads=heads, keys=1, box=None)
+    for one in advice.options:
+        spent = one.cumulative_epsilon
+        table.add(
+            option_label(one),
+            digits(one.epsilon),
+            *("–" if total is None else format_total_epsilon(total) for total in (spent.day, spent.year)),
+            format_total_epsilon(one.total_epsilon),
+            f"{one.cap:,}",
+            *_shares(one),
+            three_digits(one.rmse),
+            one.meets_targets,
+        )
+    table.section()
+    return table
+
+
+def _over_time(advice: Advice, found: Usefulness) -> TextTable:
+    """Return the error as each device sends more reports, with and without the cap."""
+    devices = advice.question.devices or DEFAULT_REPORTS
+    title = f"Error over time, {devices:,} devices"
+    heads = ("days", "events", "reports", "RMSE", "RMSE\nwithout cap", "objects\nabove 2 SE")
+    table = TextTable(title=title, heads=heads, keys=1, box=None)
+    for one in found.over_time:
+        table.add(
+            "–" if one.days is None else f"{one.days:g}",
+            f"{one.events:,}",
+            digits(one.reports),
+            digits(one.rmse),
+            digits(one.rmse_uncapped),
+            f"{one.n_above:,}",
+        )
+    table.section()
+    return table
+
+
+def _shares(entry: Alternative | Option | Case | Mitigation | PoolRecord | Trial) -> tuple[str, str]:
     share = entry.exposed
     return decimal_percent(share.value), f"{100 * share.low:.1f}–{100 * share.high:.1f}%"

@@ -268,7 +268,21 @@ def advise(
     ] = None,
     mechanism: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="Try these mechanisms.  [default: the scenario's and common ones]"),
+        typer.Option(
+            metavar="NAME,...|all", help="Try these mechanisms, or all.  [default: the scenario's and common ones]"
+        ),
+    ] = None,
+    prefer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PREFERENCE",
+            help="Choose by utility, lowest-epsilon, lowest-total-epsilon, least-exposure or fewest-reports.  "
+            "[default: least-exposure with --max-error, else utility]",
+        ),
+    ] = None,
+    consider: Annotated[
+        str | None,
+        typer.Option(metavar="MEASURE,...", help="Try each mechanism with memoize, rotate, sample or cap as well."),
     ] = None,
     adversary: Annotated[
         str | None, typer.Option(metavar="NAME", help="Attack as this adversary.  [default: the strongest]")
@@ -329,6 +343,8 @@ def advise(
                 epsilon=None if epsilon is None else parse_range(epsilon),
                 users=users,
                 tolerance=tolerance,
+                prefer=prefer,
+                consider=None if consider is None else words(consider),
                 mitigations=mitigations,
                 seed=seed,
                 engine=own,

@@ -183,8 +183,8 @@ def attack(
         names = "`observations`, `threshold`, `top`, `ground_truth`, `html`, `link_scores` and `linked_out`"
         rule = f"must stand alone: {names} are about all users"
         raise InputError(rule, place="--user")
-    if user is not None and (why or resume or json or pool_sets != 1):
-        rule = "must stand alone: `why`, `pool_sets`, `resume` and `json` are about all users"
+    if user is not None and (why or resume or pool_sets != 1):
+        rule = "must stand alone: `why`, `pool_sets` and `resume` are about all users"
         raise InputError(rule, place="--user")
     if linked_out is not None and link_fdr is None:
         raise InputError(

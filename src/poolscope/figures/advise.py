@@ -37,7 +37,7 @@ def pictures(advice: Advice) -> Iterator[Figure]:
     )
     yield Figure(
         name="exposure",
-        title=f"Exposure of held-out users, {advice.recommendation.mechanism} at ε = {advice.recommendation.epsilon:g}",
+        title=f"Exposure of held-out users, {advice.recommendation.name} at ε = {advice.recommendation.epsilon:g}",
         caption=f"Share of {advice.recommendation.users:,} held-out users exposed; 95% CI shaded, target dashed.",
         chart=exposure_curve(advice),
     )
@@ -83,7 +83,7 @@ def feasible_region(advice: Advice) -> Picture:
         style.pointer(x, y, colors, hint).transform_filter(f"datum.line == '{CAP}'"),
     ]
     tables = {"rows": _map_rows(advice), "asked": pl.DataFrame({"cap": [question.horizon], "line": [TARGET]})}
-    order = [finding.mechanism for finding in advice.findings if finding.trials]
+    order = [finding.name for finding in advice.findings if finding.trials]
     return style.panels(layers, tables, "mechanism", order, least=160, legend=list(colors))
 
 
@@ -97,7 +97,7 @@ def _map_rows(advice: Advice) -> pl.DataFrame:
     error, chosen = advice.question.max_error, advice.recommendation
     rows: list[dict[str, object]] = []
     for finding in advice.findings:
-        own = {"mechanism": finding.mechanism}
+        own = {"mechanism": finding.name}
         rows += [
             {
                 **own,
@@ -115,7 +115,7 @@ def _map_rows(advice: Advice) -> pl.DataFrame:
         ]
         if finding.epsilon_min is not None:
             rows.append({**own, "line": ERROR, "epsilon": finding.epsilon_min})
-        if finding.mechanism == chosen.mechanism:
+        if finding.name == chosen.name:
             rows.append({**own, "line": CHOSEN, "epsilon": chosen.epsilon, "cap": float(chosen.cap)})
     return pl.DataFrame(rows, infer_schema_length=None)
 

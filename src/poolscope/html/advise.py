@@ -14,8 +14,10 @@ from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures.advise import pictures
 from poolscope.html.glossary import ADVICE, explained
+from poolscope.html.legal import legal_of, useful_in_words
+from poolscope.html.options import options_of, usefulness_of
 from poolscope.html.render import origin, placed, render
-from poolscope.html.tables import Column, interval, share, table
+from poolscope.html.tables import Column, interval, share, table, three_digits
 from poolscope.metrics.intervals import Estimate, known_value
 from poolscope.metrics.pools import PoolRecord
 from poolscope.workflows.advise.advise import DELTA
@@ -142,6 +144,11 @@ def page_of(advice: Advice) -> str:
             block=("mechanism", "Mechanism"),
             row=("feasible", "Feasible"),
         ),
+        legal=legal_of(advice),
+        command=command_of(advice),
+        useful=useful_in_words(advice),
+        **options_of(advice),
+        **usefulness_of(advice),
         alternatives=None if best_in_all(advice.alternatives) else _alternatives(advice),
         no_better=NO_BETTER,
         by_pool=_by_pool(advice),
@@ -192,7 +199,7 @@ def _tiles(advice: Advice) -> dict[str, Any]:
     """Return the four key numbers."""
     found, question, what = advice.recommendation, advice.question, events(advice.scenario)
     tiles = [
-        {"value": f"ε {found.epsilon:g}", "label": f"per report, {found.mechanism}", "interval": ""},
+        {"value": f"ε {found.epsilon:g}", "label": f"per report, {found.name}", "interval": ""},
         {"value": f"{found.cap:,}", "label": f"{what} per device (cap)", "interval": ""},
         _exposed_tile(advice, what),
     ]
@@ -220,7 +227,7 @@ def _exposed_tile(advice: Advice, what: str) -> dict[str, str]:
 def _row(finding: Finding) -> MechanismRow:
     unknown, at = known_value(float("nan")), finding.at_epsilon_min
     return MechanismRow(
-        mechanism=finding.mechanism,
+        mechanism=finding.name,
         feasible=finding.feasible,
         epsilon_min=finding.epsilon_min,
         epsilon_max=finding.epsilon_max or unknown,
@@ -238,7 +245,7 @@ def _alternatives(advice: Advice) -> dict[str, Any]:
         "Alternatives",
         advice.alternatives,
         (
-            Column("mechanism", "", "Mechanism", str),
+            Column("name", "", "Mechanism", str),
             Column("epsilon", "ε", "per report", number),
             Column("total_epsilon", "ε", "in total", format_total_epsilon),
             Column("exposed", by, "exposed, % of users", share),
@@ -330,17 +337,14 @@ def command_of(advice: Advice) -> str:
         words.append(f"--max-error {asked.max_error:g} --devices {asked.devices}")
     words.append(f"--mechanism {','.join(asked.mechanisms)} --adversary {shlex.quote(asked.adversary)}")
     words.append(f"--epsilon {asked.lowest:g}:{asked.highest:g} --users {asked.users} --tolerance {asked.tolerance:g}")
+    words.append(f"--prefer {asked.prefer}")
+    words += [f"--consider {','.join(asked.consider)}"] if asked.consider else []
     words += ["--mitigations"] if advice.mitigations else []
     return " ".join([*words, f"--seed {advice.seed}"])
 
 
 def _epsilon(value: float | None) -> str:
     return "–" if value is None or value != value else number(value)
-
-
-def three_digits(value: float | None) -> str:
-    """Return a number to three digits; a dash where it is unknown."""
-    return "–" if value is None else number(value)
 
 
 def decimal_percent(value: float) -> str:

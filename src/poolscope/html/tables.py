@@ -126,6 +126,11 @@ def error(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:.2e}"
 
 
+def three_digits(value: float | None) -> str:
+    """Return a number to three digits; a dash where it is unknown."""
+    return "–" if value is None else f"{value:.3g}"
+
+
 def rounded(value: float | str | None) -> str:
     """Return a number with two decimals, more where it is small and none where it is large; texts unchanged."""
     if value is None or isinstance(value, str):

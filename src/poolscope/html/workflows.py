@@ -155,6 +155,8 @@ def advise(
     epsilon: tuple[float, float] | None = None,
     users: int | None = None,
     tolerance: float | None = None,
+    prefer: str | None = None,
+    consider: Sequence[str] | None = None,
     mitigations: bool = False,
     seed: int = 0,
     engine: EngineLike | None = None,
@@ -170,12 +172,17 @@ def advise(
         or 0.9.
     horizon, days : number of events, or of days, that the target is for; by default the scenario's last count.
     max_error, devices : largest RMSE of a frequency from one report of each device; both or none.
-    mechanisms : names; by default the scenario's own and common ones.
+    mechanisms : names; by default the scenario's own and common ones. "all" is every one with an epsilon.
     adversary : name of an adversary of the scenario; by default the strongest.
     epsilon : smallest and largest epsilon of the search.
     users : largest number of users of the search; as many others verify the recommendation. By default enough to
         expose 800 at the target, from 4,000 to 40,000; with memoization, as many as time allows.
     tolerance : width of the 95% CI of a share near the target at which the search stops adding users.
+    prefer : what the recommendation is chosen by among options that meet the targets: "utility", "lowest-epsilon",
+        "lowest-total-epsilon", "least-exposure" or "fewest-reports". By default the least exposure where there is an
+        error target, and the utility without one.
+    consider : what devices may do beside the mechanism, each tried with every mechanism: "memoize", "rotate", "sample",
+        "cap".
     mitigations : whether to simulate mitigations of the recommendation.
     seed : the same seed and `users` give the same advice; held-out users come from later seeds.
     out : a new folder for ``advice.json`` and ``recommended.toml``.
@@ -202,6 +209,8 @@ def advise(
         epsilon=epsilon,
         users=users,
         tolerance=tolerance,
+        prefer=prefer,
+        consider=consider,
         mitigations=mitigations,
         seed=seed,
         engine=engine,

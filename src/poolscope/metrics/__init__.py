@@ -42,6 +42,7 @@ from poolscope.metrics.resampling import bootstrap, difference
 from poolscope.metrics.shuffling import shuffle_epsilon, shuffle_epsilon_closed_form, shuffle_epsilon_of_mechanism
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import strongest_attack, summary_text
+from poolscope.metrics.usefulness import Usefulness, top_recall, usefulness
 
 __all__ = [
     "CumulativeEpsilon",
@@ -53,6 +54,7 @@ __all__ = [
     "Record",
     "Records",
     "TradeOff",
+    "Usefulness",
     "auc_pn",
     "bayes_risk_ratio",
     "bayes_security",
@@ -88,7 +90,9 @@ __all__ = [
     "successes",
     "summarize",
     "summary_text",
+    "top_recall",
     "trade_off",
+    "usefulness",
 ]
 
 

@@ -152,6 +152,8 @@ def rerun_advice(folder: Path, inputs: Path | None, engine: Engine, progress: Pr
         epsilon=(question.lowest, question.highest),
         users=done.asked_users,
         tolerance=question.tolerance,
+        prefer=question.prefer,
+        consider=question.consider,
         mitigations=bool(done.mitigations),
         seed=done.seed,
         engine=engine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -21,14 +21,17 @@ from poolscope.game.game import Game
 from poolscope.metrics.bounds import epsilon_of, memoized_by
 from poolscope.metrics.provenance import combined, provenance_of
 from poolscope.metrics.shuffling import shuffle_epsilon_of_mechanism
+from poolscope.metrics.usefulness import Usefulness, usefulness
 from poolscope.reports.utility import measure_utility
-from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.candidates import Candidate, candidates_of, with_simulator
-from poolscope.workflows.advise.question import Question, question_of
-from poolscope.workflows.advise.records import Advice, Alternative, Attempt, Finding, Recommendation
+from poolscope.workflows.advise.choice import Standing, choose, equally_good
+from poolscope.workflows.advise.options import alternatives_of, options_of, standing_of
+from poolscope.workflows.advise.question import CAP, DEFAULT_REPORTS, EPSILON_RANGE, Question, question_of
+from poolscope.workflows.advise.records import Advice, Attempt, Finding, Recommendation
 from poolscope.workflows.advise.refine import Deployment, Refinement, Verified, cap_in_reports, start_refinement, verify
-from poolscope.workflows.advise.search import NO, YES, Errors, Trial, combine_verdicts
+from poolscope.workflows.advise.search import NO, YES, Errors, combine_verdicts
+from poolscope.workflows.advise.setups import deployed, expand_all, order_of, parameter_notes, split_name
 from poolscope.workflows.advise.simulation import simulator_of, with_budgets
 from poolscope.workflows.advise.text import (
     assumptions_of,
@@ -41,30 +44,12 @@ from poolscope.workflows.advise.text import (
 from poolscope.workflows.advise.variants import mitigations as mitigation_records
 from poolscope.workflows.advise.variants import sensitivity
 from poolscope.workflows.audit.run_folder import input_files
-from poolscope.workflows.compare import variants
 
 #: First epsilon of the search where no error target sets it.
 START = 2.0
 
 #: The delta of the epsilon of shuffled reports.
 DELTA = 1e-6
-
-#: Relative difference up to which caps, errors and epsilons count as equal.
-MARGIN = 0.1
-
-#: The criterion of the recommended mechanism, which comes first.
-RECOMMENDED = "recommended"
-
-#: What each alternative is best in: the number that is smallest.
-CRITERIA: Mapping[str, Callable[[Alternative], float]] = {
-    "lowest epsilon per report": lambda one: one.epsilon,
-    "lowest total epsilon": lambda one: one.total_epsilon,
-    "least exposure": lambda one: one.exposed.value,
-    "best utility": lambda one: float("inf") if one.rmse is None else one.rmse,
-}
-
-#: Relative difference by which an alternative must be better than the recommended mechanism.
-EQUAL = 0.01
 
 
 @checked
@@ -82,6 +67,8 @@ def advise(
     epsilon: tuple[float, float] | None = None,
     users: int | None = None,
     tolerance: float | None = None,
+    prefer: str | None = None,
+    consider: Sequence[str] | None = None,
     mitigations: bool = False,
     seed: int = 0,
     engine: EngineLike | None = None,
@@ -93,6 +80,7 @@ def advise(
     started = time.perf_counter()
     if target is not None:
         check_new(target)
+    mechanisms, left_out = expand_all(scenario, mechanisms, epsilon or EPSILON_RANGE, max_error is not None)
     question = question_of(
         scenario,
         max_exposed=max_exposed,
@@ -106,6 +94,8 @@ def advise(
         epsilon=epsilon,
         users=users,
         tolerance=tolerance,
+        prefer=prefer,
+        consider=consider,
     )
     simulator = simulator_of(scenario, question, seed, engine, progress)
     # what the error target rules out is neither timed nor simulated
@@ -114,24 +104,30 @@ def advise(
     candidates, question = with_simulator(candidates, simulator), simulator.question
     findings: dict[str, Finding] = {}
     start = START
-    for candidate in candidates:
+    # the order of names has no influence on what is played
+    for candidate in sorted(candidates, key=lambda one: order_of(one.kind, scenario.mechanism.kind)):
         findings[candidate.kind] = finding = candidate.finding(start)
         start = finding.epsilon_max.value if finding.epsilon_max else start
+    findings = {candidate.kind: findings[candidate.kind] for candidate in candidates}
     by_kind = {candidate.kind: candidate for candidate in candidates}
-    horizon = min(simulator.horizon(finding.mechanism) for finding in findings.values() if finding.trials)
+    horizon = min(simulator.horizon(finding.name) for finding in findings.values() if finding.trials)
     refinements: dict[str, Refinement] = {}
     # a mechanism that leads with few users may not lead with many
-    while (leaders := leaders_of(list(findings.values()), question, horizon))[0].mechanism not in refinements:
-        kind = leaders[0].mechanism
-        refinements[kind] = start_refinement(by_kind[kind], leaders[0])
+    while (leaders := leaders_of(findings, by_kind, horizon))[0] not in refinements:
+        kind = leaders[0]
+        refinements[kind] = start_refinement(by_kind[kind], findings[kind])
         findings[kind] = refinements[kind].finding()
-    own = by_kind[leaders[0].mechanism]
+    own = by_kind[leaders[0]]
     verified, attempts = verify(refinements[own.kind], simulator)
-    findings[own.kind] = leaders[0] = refinements[own.kind].finding()
+    findings[own.kind] = refinements[own.kind].finding()
     every = list(findings.values())
+    equal = ties_of(findings, by_kind, own.kind, horizon)
     alternatives = tuple(alternatives_of(every, verified.choice, by_kind))
-    reason = reason_of(leaders, every, alternatives, question, horizon)
-    recommendation = recommendation_of(verified, attempts, leaders[0], own, reason)
+    ordered = sorted(every, key=lambda one: order_of(one.name, scenario.mechanism.kind))
+    reason = reason_of([findings[name] for name in leaders], ordered, alternatives, question, horizon, equal)
+    recommendation = replace(
+        recommendation_of(verified, attempts, findings[own.kind], own, reason), equally_good=tuple(equal)
+    )
     phrase = verified.game.adversaries[0].phrase
     done = Advice(
         scenario=scenario,
@@ -142,11 +138,15 @@ def advise(
         recommendation=recommendation,
         recommended=recommended_scenario(scenario, verified.choice, question),
         alternatives=alternatives,
+        options=options_of(every, verified.choice, by_kind, equal),
+        usefulness=usefulness_of(verified, own),
         sentence=sentence_of(recommendation, question, scenario),
         relaxations=tuple(relaxations_of(every, question, scenario)),
         notes=(
             *budget_notes(simulator.budgets, question),
             *notes_of(every, recommendation, question, verified.limit),
+            *parameter_notes(scenario, question.mechanisms),
+            *left_out,
         ),
         curve=tuple(verified.exposures.share(int(n)) for n in np.arange(verified.choice.cap + 1)),
         sensitivity=tuple(sensitivity(verified, simulator)),
@@ -164,47 +164,30 @@ def advise(
     return done
 
 
-def leaders_of(findings: Sequence[Finding], question: Question, horizon: int) -> list[Finding]:
-    """Return the mechanisms that are about as good as the best, the recommended one first.
-
-    With an error target, those with the largest cap at the smallest epsilon that meets it; where caps reach the
-    horizon, those that expose the fewest users. Without one, those whose error is smallest at the largest epsilon that
-    meets the exposure target. Among these, the lowest epsilon per report comes first; among about equal epsilons, the
-    mechanism that was named first. Only large differences decide, so that chance does not.
-    """
-    feasible = [finding for finding in findings if finding.feasible != NO]
-    if question.max_error is None:
-        known = [finding for finding in feasible if finding.rmse_at_epsilon_max is not None] or feasible
-        known = [finding for finding in known if finding.epsilon_max is not None]
-        if not known:
-            least = min(finding.trials[0].exposed.value for finding in findings)
-            rule = f"no mechanism exposes at most {question.max_exposed:g} of the users by {question.horizon:,} events"
-            remedy = f"the smallest share was {least:.2g}: use a smaller LOW of `epsilon` or a smaller `horizon`"
-            raise InputError(rule, remedy=remedy)
-        error = min(finding.rmse_at_epsilon_max or 0.0 for finding in known)
-        ties = [finding for finding in known if (finding.rmse_at_epsilon_max or 0.0) <= (1 + MARGIN) * error]
-        return _by_epsilon(ties)
-    # at least one mechanism meets the error target
-    meeting = [finding for finding in feasible or findings if finding.at_epsilon_min is not None]
-    most = max(_cap(finding) for finding in meeting)
-    ties = [finding for finding in meeting if _cap(finding) >= (1 - MARGIN) * most]
-    if most >= horizon:
-        fewest = min(finding.at_epsilon_min.exposed.high for finding in ties if finding.at_epsilon_min)
-        ties = [finding for finding in ties if finding.at_epsilon_min and finding.at_epsilon_min.exposed.low <= fewest]
-    return _by_epsilon(ties)
+def leaders_of(findings: Mapping[str, Finding], candidates: Mapping[str, Candidate], horizon: int) -> list[str]:
+    """Return the names of the options that are about as good as the best, the recommended one first."""
+    question = next(iter(candidates.values())).question
+    standings = _standings(findings, candidates)
+    if not standings:
+        least = min(finding.trials[0].exposed.value for finding in findings.values() if finding.trials)
+        rule = f"no mechanism exposes at most {question.max_exposed:g} of the users by {question.horizon:,} events"
+        remedy = f"the smallest share was {least:.2g}: use a smaller LOW of `epsilon` or a smaller `horizon`"
+        raise InputError(rule, remedy=remedy)
+    return [one.name for one in choose(standings, question.prefer, horizon, fixed=question.fixes_epsilon)]
 
 
-def _cap(finding: Finding) -> float:
-    """Return the cap at the smallest epsilon."""
-    assert finding.at_epsilon_min is not None
-    return finding.at_epsilon_min.cap.value
+def ties_of(
+    findings: Mapping[str, Finding], candidates: Mapping[str, Candidate], chosen: str, horizon: int
+) -> list[str]:
+    """Return the names of options that are equally good as the recommended one."""
+    question, standings = candidates[chosen].question, _standings(findings, candidates)
+    own = next(one for one in standings if one.name == chosen)
+    return equally_good(standings, own, question.prefer, horizon, fixed=question.fixes_epsilon)
 
 
-def _by_epsilon(findings: Sequence[Finding]) -> list[Finding]:
-    """Put the first of those with about the lowest epsilon first."""
-    lowest = min(finding.epsilon for finding in findings)
-    best = next(finding for finding in findings if finding.epsilon <= (1 + MARGIN) * lowest)
-    return [best, *(finding for finding in findings if finding is not best)]
+def _standings(findings: Mapping[str, Finding], candidates: Mapping[str, Candidate]) -> list[Standing]:
+    found = (standing_of(candidates[name], finding) for name, finding in findings.items())
+    return [standing for standing in found if standing is not None]
 
 
 def recommendation_of(
@@ -223,11 +206,15 @@ def recommendation_of(
     errors = candidate.errors(choice.epsilon)
     meets_error = question.max_error is None or (errors is not None and errors.rmse <= question.max_error)
     by_then = min(question.horizon, choice.cap)
+    mechanism, measure = split_name(choice.kind)
+    # a cap that is a measure is paid for by the error
     reaches_horizon = choice.cap >= question.horizon
+    deployed_cap = min(choice.cap, game.policy.cap or choice.cap) if measure == CAP else choice.cap
     return Recommendation(
-        mechanism=choice.kind,
+        mechanism=mechanism,
+        measure=measure,
         epsilon=choice.epsilon,
-        cap=choice.cap,
+        cap=deployed_cap,
         cumulative_epsilon=epsilon_of(game),
         meets_targets=combine_verdicts(attempts[-1].meets_targets, YES if meets_error and reaches_horizon else NO),
         limiting_constraint=finding.limiting_constraint,
@@ -258,65 +245,30 @@ def _shuffled_total(game: Game, devices: int | None) -> float | None:
     return shuffle_epsilon_of_mechanism(game.mechanism, devices, DELTA, rounds=cap)
 
 
+def usefulness_of(verified: Verified, candidate: Candidate) -> Usefulness | None:
+    """Return what can be seen in the frequencies of a verified deployment, in one collection and over time."""
+    game, question = verified.game, candidate.question
+    return usefulness(
+        game.mechanism,
+        game.universe,
+        candidate.popularity,
+        candidate.reports,
+        policy=game.policy,
+        memoizes=game.device.memoizes,
+        devices=question.devices or DEFAULT_REPORTS,
+        horizon=question.horizon,
+    )
+
+
 def recommended_scenario(scenario: Scenario, choice: Deployment, question: Question) -> Scenario:
     """Return the scenario with mechanism, epsilon and cap set, ready for `audit`."""
-    (variant,) = variants(scenario, [choice.kind], [choice.epsilon])
+    variant = deployed(scenario, choice.kind, choice.epsilon, question.horizon)
     assert scenario.attack is not None
     asked = (*scenario.attack.observations, question.horizon)
     counts = sorted({n for n in asked if n <= max(choice.cap, question.horizon)})
     changes = {
-        "devices.cap": cap_in_reports(choice, scenario),
+        "devices.cap": cap_in_reports(choice, variant),
         "attack.observations": counts,
         "attack.threshold": question.threshold,
     }
     return variant.replace(changes)
-
-
-def alternatives_of(
-    findings: Sequence[Finding], choice: Deployment, candidates: Mapping[str, Candidate]
-) -> Iterator[Alternative]:
-    """Yield the recommended mechanism, then the best in each criterion, which it is itself where it ties."""
-    played = {one.mechanism: one for one in findings if one.trials}
-    own = alternative_of(played[choice.kind], candidates[choice.kind], choice)
-    yield own
-    possible = [one for one in played.values() if one.feasible != NO] or list(played.values())
-    rows = [alternative_of(finding, candidates[finding.mechanism], choice) for finding in possible]
-    for criterion, price in CRITERIA.items():
-        best = min(rows, key=price)
-        yield replace(own if _equal(own, best, criterion, price) else best, criterion=criterion)
-
-
-def alternative_of(finding: Finding, candidate: Candidate, choice: Deployment) -> Alternative:
-    """Return a mechanism at the epsilon that it would be recommended at, by the horizon and without a cap."""
-    question, trial = candidate.question, _trial(finding, candidate.question, choice)
-    variant = candidate.simulator.variant(candidate.kind, trial.epsilon)
-    memoized = memoized_by(build_device(variant, build_mechanism(variant, variant.universe())))
-    reports = question.horizon * variant.devices.sampling_rate
-    return Alternative(
-        criterion=RECOMMENDED,
-        mechanism=finding.mechanism,
-        epsilon=trial.epsilon,
-        total_epsilon=trial.epsilon * reports if memoized is None else memoized.spent(reports),
-        users=trial.users,
-        exposed=trial.exposed,
-        cap=trial.cap,
-        rmse=trial.error,
-        meets_targets=finding.feasible,
-    )
-
-
-def _trial(finding: Finding, question: Question, choice: Deployment) -> Trial:
-    """Return the trial at the smallest epsilon that meets the error, else at the largest that exposes few enough."""
-    if finding.at_epsilon_min is not None:
-        return finding.at_epsilon_min
-    if finding.mechanism == choice.kind:
-        return min(finding.trials, key=lambda trial: abs(trial.epsilon - choice.epsilon))
-    few = [trial for trial in finding.trials if trial.exposed.value <= question.max_exposed]
-    return few[-1] if few else finding.trials[0]
-
-
-def _equal(own: Alternative, best: Alternative, criterion: str, price: Callable[[Alternative], float]) -> bool:
-    """Return whether the recommended mechanism ties with the best."""
-    if criterion == "least exposure":
-        return own.exposed.low <= best.exposed.high
-    return price(own) <= (1 + EQUAL) * price(best)

@@ -36,8 +36,9 @@ from poolscope.workflows.advise.search import (
     rmse_min,
     verdict,
 )
+from poolscope.workflows.advise.setups import names_of, reports_per_collection, split_name
 from poolscope.workflows.advise.simulation import Exposures, Simulator
-from poolscope.workflows.compare import true_frequencies, variants
+from poolscope.workflows.compare import true_frequencies
 
 #: Users of a trial at first, and where a user takes long.
 MIN_USERS_OF_TRIAL, MIN_USERS_TIMED = 500, 12
@@ -71,7 +72,13 @@ class Candidate:
     @cached_property
     def reports(self) -> float:
         """Reports of a collection: one of each device that sends one."""
-        return (self.question.devices or DEFAULT_REPORTS) * self.simulator.scenario.devices.sampling_rate
+        return (self.question.devices or DEFAULT_REPORTS) * self.reports_per_device
+
+    @cached_property
+    def reports_per_device(self) -> float:
+        """Reports of each device in a collection, on average."""
+        some = self.simulator.deployed(self.kind, self.question.highest)
+        return reports_per_collection(some, self.kind, self.question.horizon)
 
     @cached_property
     def epsilon_min(self) -> float | None:
@@ -100,7 +107,7 @@ class Candidate:
         """Return the analytical errors of a frequency."""
         key = epsilon, self.reports if reports is None else reports
         if key not in self._rmse:
-            (variant,) = variants(self.simulator.scenario, [self.kind], [epsilon])
+            variant = self.simulator.deployed(self.kind, epsilon)
             mechanism = build_mechanism(variant, variant.universe())
             self._rmse[key] = analytical_errors(mechanism, self.popularity, key[1])
         return self._rmse[key]
@@ -200,9 +207,11 @@ class Candidate:
             if question.max_error is not None and error is not None and error > question.max_error:
                 epsilon = epsilon_max.value
                 needed = devices_needed(lambda n: self.rmse(epsilon, n), question.max_error, self.reports)
-                devices = needed / self.simulator.scenario.devices.sampling_rate
+                devices = needed / self.reports_per_device
+        mechanism, measure = split_name(self.kind)
         return Finding(
-            mechanism=self.kind,
+            mechanism=mechanism,
+            measure=measure,
             epsilon_min=epsilon_min,
             epsilon_max=epsilon_max,
             feasible=feasible,
@@ -242,17 +251,20 @@ def is_undecided(found: Exposures, question: Question) -> bool:
 def candidates_of(simulator: Simulator, scratch_parent: Path) -> list[Candidate]:
     """Return the mechanisms of a question after checking that they and the targets are possible; plays nothing."""
     question, scenario = simulator.question, simulator.scenario
-    for variant in variants(scenario, question.mechanisms, [question.lowest, question.highest]):
-        build_mechanism(variant, variant.universe())
-        if "epsilon" not in variant.mechanism.parameters:
-            rule = "must have an epsilon parameter"
-            raise InputError(rule, value=variant.mechanism.kind, place="mechanism")
+    names = list(names_of(scenario, question))
+    for name in names:
+        for epsilon in (question.lowest, question.highest):
+            variant = simulator.deployed(name, epsilon)
+            build_mechanism(variant, variant.universe())
+            if "epsilon" not in variant.mechanism.parameters:
+                rule = "must have an epsilon parameter"
+                raise InputError(rule, value=variant.mechanism.kind, place="mechanism")
     # the fastest game to build: what is checked does not depend on the mechanism
     game = simulator.game("grr", 1.0)
     check_game(question, game)
     with located(file=scenario.file):
         cores, users = simulator.engine.threads * simulator.engine.workers, min(question.users, MAX_SEARCH_USERS)
-        plays = N_TRIALS * len(question.mechanisms) + N_REFINED * question.users // users
+        plays = N_TRIALS * len(names) + N_REFINED * question.users // users
         if long := check_size(game, users, scratch_parent, cores, plays):
             warnings.warn(long, stacklevel=3)
     popularity = true_frequencies(game)
@@ -264,10 +276,7 @@ def candidates_of(simulator: Simulator, scratch_parent: Path) -> list[Candidate]
             rule = f"`max_error` must be at least {smallest_rmse:.2g}, {without}"
             raise InputError(rule, value=question.max_error, remedy="use more `devices` or a larger `max_error`")
     recorded = users_to_play(game, None)
-    candidates = [
-        Candidate(kind=kind, simulator=simulator, popularity=popularity, recorded=recorded)
-        for kind in question.mechanisms
-    ]
+    candidates = [Candidate(kind=kind, simulator=simulator, popularity=popularity, recorded=recorded) for kind in names]
     if all(candidate.infeasible for candidate in candidates):
         smallest_rmse = min(candidate.smallest_rmse for candidate in candidates if candidate.smallest_rmse is not None)
         rule = f"no mechanism meets an error of {question.max_error:g} up to epsilon {question.highest:g}"

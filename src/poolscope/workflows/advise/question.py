@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 
 from poolscope.core.errors import InputError, did_you_mean
+from poolscope.devices.registry import MECHANISMS
 from poolscope.game.game import Game
 from poolscope.inference.thresholds import DEFAULT_THRESHOLD
 from poolscope.metrics.models import Count, Real, Result, result
@@ -17,6 +19,18 @@ EPSILON_RANGE = (0.1, 10.0)
 
 #: Default mechanisms beside the scenario's own: all need nothing but an epsilon.
 DEFAULT_MECHANISMS = ("oue", "olh", "grr", "hr")
+
+#: What a recommendation may be chosen by, among options that meet the targets.
+PREFERENCES = UTILITY, LOWEST_EPSILON, LOWEST_TOTAL, MIN_EXPOSURE, FEWEST_REPORTS = (
+    "utility",
+    "lowest-epsilon",
+    "lowest-total-epsilon",
+    "least-exposure",
+    "fewest-reports",
+)
+
+#: What devices may do beside the mechanism, each a candidate of its own.
+MEASURES = MEMOIZE, ROTATE, SAMPLE, CAP = "memoize", "rotate", "sample", "cap"
 
 #: Reports that errors are computed for where the number of devices is not given.
 DEFAULT_REPORTS = 100_000
@@ -47,6 +61,8 @@ class Question(Result):
     lowest, highest : range of epsilon.
     users : how many search at most, and as many verify; tolerance : allowed width of the interval of a share near the
         target.
+    prefer : what the recommendation is chosen by; consider : what devices may do beside the mechanism, each tried with
+        every mechanism.
     """
 
     max_exposed: Real
@@ -61,6 +77,13 @@ class Question(Result):
     highest: Real
     users: Count
     tolerance: Real
+    prefer: str = UTILITY
+    consider: tuple[str, ...] = ()
+
+    @property
+    def fixes_epsilon(self) -> bool:
+        """Whether the error target sets epsilon, so that the cap is refined; otherwise epsilon is."""
+        return self.max_error is not None and self.prefer != UTILITY
 
 
 def question_of(
@@ -77,6 +100,8 @@ def question_of(
     epsilon: tuple[float, float] | None = None,
     users: int | None = None,
     tolerance: float | None = None,
+    prefer: str | None = None,
+    consider: Sequence[str] | None = None,
 ) -> Question:
     """Return the question about a scenario, with defaults filled in; refuse what cannot be asked."""
     if scenario.attack is None:
@@ -98,9 +123,11 @@ def question_of(
         raise InputError("must be LOW:HIGH with 0 < LOW < HIGH", value=f"{lowest:g}:{highest:g}", place="epsilon")
     tolerance = RELATIVE_TOLERANCE * max_exposed if tolerance is None else tolerance
     _within(tolerance, "tolerance", 1)
-    own = (scenario.mechanism.kind, *DEFAULT_MECHANISMS)
     if mechanisms is not None and not len(mechanisms):
         raise InputError("`mechanisms` must name at least one")
+    _known(prefer, PREFERENCES, "prefer", "a preference")
+    for measure in consider or ():
+        _known(measure, MEASURES, "consider", "a measure")
     return Question(
         max_exposed=max_exposed,
         threshold=threshold,
@@ -108,13 +135,37 @@ def question_of(
         days=days,
         max_error=max_error,
         devices=devices,
-        mechanisms=tuple(dict.fromkeys(own if mechanisms is None else mechanisms)),
+        mechanisms=tuple(_mechanisms(scenario, mechanisms)),
         adversary=_adversary(scenario, adversary),
         lowest=lowest,
         highest=highest,
         users=users or min(max(math.ceil(EXPOSED_USERS / max_exposed), USER_RANGE[0]), USER_RANGE[1]),
         tolerance=tolerance,
+        prefer=prefer or (UTILITY if max_error is None else MIN_EXPOSURE),
+        consider=tuple(measure for measure in MEASURES if measure in (consider or ())),
     )
+
+
+def _mechanisms(scenario: Scenario, asked: Sequence[str] | None) -> list[str]:
+    """Return the names of the mechanisms."""
+    if asked is None:
+        return list(dict.fromkeys((scenario.mechanism.kind, *DEFAULT_MECHANISMS)))
+    return list(dict.fromkeys(asked))
+
+
+def canonical_order(own: str) -> list[str]:
+    """Return all mechanisms with an epsilon: the scenario's own, the default ones, then the others.
+
+    Candidates are searched in this order, and ties are broken by it, so that the order of names does not matter.
+    """
+    noisy = [kind for kind, maker in MECHANISMS.items() if "epsilon" in inspect.signature(maker).parameters]
+    return [kind for kind in dict.fromkeys((own, *DEFAULT_MECHANISMS, *noisy)) if kind in noisy]
+
+
+def _known(value: str | None, known: Sequence[str], name: str, what: str) -> None:
+    """Refuse a word that is not one of the known ones."""
+    if value is not None and value not in known:
+        raise InputError(f"must be {what}", value=value, place=name, remedy=did_you_mean(str(value), known))
 
 
 def check_game(question: Question, game: Game) -> None:

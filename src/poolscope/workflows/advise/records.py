@@ -30,9 +30,11 @@ from poolscope.metrics.models import (
 )
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.provenance import Provenance
+from poolscope.metrics.usefulness import Usefulness
 from poolscope.scenario.scenario import Scenario, load_scenario
 from poolscope.workflows.advise.question import Question
 from poolscope.workflows.advise.search import Errors, Trial
+from poolscope.workflows.advise.setups import name_of
 from poolscope.workflows.audit.run_folder import PlayedScenario, input_files
 
 FILE, RECOMMENDED = "advice.json", "recommended.toml"
@@ -44,7 +46,7 @@ class Finding(Result):
 
     Parameters
     ----------
-    mechanism : its name.
+    mechanism : its name; measure : what devices do beside it, of `question.MEASURES`; empty for nothing.
     epsilon_min : the smallest epsilon whose error is met; None where nobody asks for one, or none in the range does.
     epsilon_max : the largest epsilon by exposure, as `search.Found` has it; None where none in the range meets it.
     feasible : whether some epsilon meets all targets: "yes", "no", or "undecided" where the interval contains the
@@ -61,6 +63,7 @@ class Finding(Result):
     """
 
     mechanism: str
+    measure: str = ""
     epsilon_min: Real | None
     epsilon_max: Estimate | None
     feasible: str
@@ -71,6 +74,11 @@ class Finding(Result):
     devices_at_epsilon_max: Real | None
     monotone: Flag
     trials: tuple[Trial, ...]
+
+    @property
+    def name(self) -> str:
+        """Mechanism and measure."""
+        return name_of(self.mechanism, self.measure)
 
     @property
     def epsilon(self) -> float:
@@ -112,9 +120,11 @@ class Recommendation(Result):
         responses too.
     by_pool : the same users by the pool that they prefer, at the cap.
     attempts : all verifications, the last is the one that counts.
+    measure : what devices do beside the mechanism; equally_good : names of options that another seed may recommend.
     """
 
     mechanism: str
+    measure: str = ""
     epsilon: Real
     cap: Whole
     cumulative_epsilon: CumulativeEpsilon
@@ -134,6 +144,56 @@ class Recommendation(Result):
     shuffle_epsilon_total: Real | None
     by_pool: tuple[PoolRecord, ...]
     attempts: tuple[Attempt, ...]
+    equally_good: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Mechanism and measure."""
+        return name_of(self.mechanism, self.measure)
+
+
+@result
+class Option(Result):
+    """One configuration, as the same held-out users of all options experience it.
+
+    Parameters
+    ----------
+    mechanism, measure, parameters : what is sent, and what devices do beside it; parameters in words.
+    epsilon : of a report; cumulative_epsilon : per day and year, and in total up to the cap.
+    total_epsilon : by the horizon; of memoized responses, the longitudinal epsilon.
+    reports : that a device sends by the horizon, on average; cap : in reports.
+    exposed : share of `users` users of `seed` exposed by the horizon, observed at the counts `observations`.
+    rmse : error of a frequency in one collection; None where there is no closed form.
+    meets_targets : "yes", "no" or "undecided"; a cap below the horizon is "no", unless the measure pays for it.
+    recommended, equally_good : whether it is chosen, or another seed may choose it.
+    pareto_optimal : whether no option that may meet the targets is as good in epsilon, total epsilon, exposure, error
+        and reports, and better in one, by two digits.
+    price : against the recommended one, in words.
+    """
+
+    mechanism: str
+    measure: str
+    parameters: str
+    epsilon: Real
+    cumulative_epsilon: CumulativeEpsilon
+    total_epsilon: Real
+    reports: Real
+    cap: Count
+    users: Count
+    seed: Whole
+    observations: tuple[Count, ...]
+    exposed: Estimate
+    rmse: Real | None
+    meets_targets: str
+    recommended: Flag = False
+    equally_good: Flag = False
+    pareto_optimal: Flag = False
+    price: str = ""
+
+    @property
+    def name(self) -> str:
+        """Mechanism and measure."""
+        return name_of(self.mechanism, self.measure)
 
 
 @result
@@ -150,6 +210,7 @@ class Alternative(Result):
 
     criterion: str
     mechanism: str
+    measure: str = ""
     epsilon: Real
     total_epsilon: Real
     users: Count
@@ -157,6 +218,11 @@ class Alternative(Result):
     cap: Estimate
     rmse: Real | None
     meets_targets: str
+
+    @property
+    def name(self) -> str:
+        """Mechanism and measure."""
+        return name_of(self.mechanism, self.measure)
 
 
 @result
@@ -206,6 +272,8 @@ class Advice(Result):
     horizon : events that every trial was played to.
     findings : what each mechanism can do; recommendation : the choice; recommended : its scenario.
     alternatives : the mechanism that is best in each criterion, with its price.
+    options : every configuration that was played, the recommended one first, then by preference.
+    usefulness : what can be seen in the frequencies of the recommended one; None where there is no closed form.
     sentence : the recommendation in words; relaxations : of the targets, where nothing meets them; notes : further
         caveats.
     curve : share of the verifying users exposed by each number of events.
@@ -241,6 +309,8 @@ class Advice(Result):
     mitigations: tuple[Mitigation, ...]
     assumptions: tuple[str, ...]
     seconds: Seconds
+    options: tuple[Option, ...] = ()
+    usefulness: Usefulness | None = None
     asked_users: Count | None = None
     provenance: Provenance | None = None
 

@@ -22,7 +22,7 @@ from poolscope.population.behavior import NONE
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.candidates import Candidate, n_search_users
-from poolscope.workflows.advise.question import Question
+from poolscope.workflows.advise.question import CAP, Question
 from poolscope.workflows.advise.records import Attempt, Finding
 from poolscope.workflows.advise.search import (
     MIN_AIM,
@@ -36,8 +36,8 @@ from poolscope.workflows.advise.search import (
     target_with_margin,
     verdict,
 )
+from poolscope.workflows.advise.setups import split_name
 from poolscope.workflows.advise.simulation import Exposures, Simulator, exposures_of, largest_count
-from poolscope.workflows.compare import variants
 
 #: Horizon of a refinement, as a multiple of the likely cap or of the requested horizon.
 FURTHER = 1.25
@@ -59,7 +59,7 @@ HORIZON, RANGE, JUMP = "horizon", "range", "jump"
 
 
 class Deployment(NamedTuple):
-    """The parameters that a deployment sets."""
+    """The parameters that a deployment sets; `kind` is the name of a candidate."""
 
     kind: str
     epsilon: float
@@ -213,9 +213,7 @@ class EpsilonRefinement:
 
 def start_refinement(candidate: Candidate, finding: Finding) -> Refinement:
     """Refine the cap where an error target fixes epsilon, else epsilon, for the share that is aimed at first."""
-    refined: Refinement = (EpsilonRefinement if candidate.question.max_error is None else CapRefinement)(
-        candidate, finding
-    )
+    refined: Refinement = (CapRefinement if candidate.question.fixes_epsilon else EpsilonRefinement)(candidate, finding)
     target = candidate.question.max_exposed
     independent = refined.users / refined.design_effect
     refined.at(target_with_margin(target, independent, independent), target)
@@ -278,7 +276,7 @@ def verify(refinement: Refinement, simulator: Simulator) -> tuple[Verified, tupl
         epsilon, cap, users = proposal.choice.epsilon, proposal.choice.cap, len(found.users)
         meets = verdict(share, question.max_exposed)
         attempts.append(Attempt(epsilon=epsilon, cap=cap, users=users, exposed=share, meets_targets=meets))
-        last = len(attempts) == MAX_ATTEMPTS or (cap == 1 and question.max_error is not None)
+        last = len(attempts) == MAX_ATTEMPTS or (cap == 1 and question.fixes_epsilon)
         if last or accepted(found, simulator):
             return found, tuple(attempts)
         if meets == NO or (share.value > question.max_exposed and not retriable(found, simulator)):
@@ -297,7 +295,7 @@ def accepted(found: Verified, simulator: Simulator) -> bool:
     question, share = simulator.question, found.exposed
     if share.value > question.max_exposed:
         return False
-    asked = question.max_error is not None and found.choice.cap == question.horizon
+    asked = question.fixes_epsilon and found.choice.cap == question.horizon
     if asked or not retriable(found, simulator):
         return True
     used = found.limit is not None or share.value >= MIN_AIM * question.max_exposed
@@ -313,7 +311,7 @@ def retriable(found: Verified, simulator: Simulator) -> bool:
 
 def step_back(choice: Deployment, question: Question) -> Deployment:
     """Return a smaller cap where the error target fixes epsilon, else a smaller epsilon."""
-    if question.max_error is not None:
+    if question.fixes_epsilon:
         return choice._replace(cap=max(1, int(BACKOFF * choice.cap)))
     return choice._replace(epsilon=rounded_down(BACKOFF * choice.epsilon))
 
@@ -323,7 +321,7 @@ def play_choice(proposal: Proposal, simulator: Simulator, seed: int) -> Verified
     # where events are sampled, the cap is reached at about the event that it stands for
     choice, question = proposal.choice, simulator.question
     simulator.progress.stage(f"Verifying {choice.kind} at epsilon {choice.epsilon:g} with held-out users")
-    (variant,) = variants(simulator.scenario, [choice.kind], [choice.epsilon])
+    variant = simulator.deployed(choice.kind, choice.epsilon)
     counts = simulator.observation_counts(choice.kind, choice.cap, variant.memoizes)
     limited = variant.replace({"devices.cap": cap_in_reports(choice, variant), "attack.observations": counts})
     game = build_game(limited, seed, simulator.engine.map)
@@ -347,5 +345,6 @@ def play_choice(proposal: Proposal, simulator: Simulator, seed: int) -> Verified
 
 
 def cap_in_reports(choice: Deployment, scenario: Scenario) -> int:
-    """Return the cap in reports: of the events up to it, those that are reported."""
-    return max(1, round(choice.cap * scenario.devices.sampling_rate))
+    """Return the cap in reports: of the events up to it, those that are reported, or fewer by the measure."""
+    reports, (_, measure) = max(1, round(choice.cap * scenario.devices.sampling_rate)), split_name(choice.kind)
+    return reports if measure != CAP or scenario.devices.cap is None else min(reports, scenario.devices.cap)

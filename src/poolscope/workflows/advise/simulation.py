@@ -26,7 +26,7 @@ from poolscope.metrics.provenance import checksum
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.question import MEMOIZED_USERS, Question
-from poolscope.workflows.compare import variants
+from poolscope.workflows.advise.setups import deployed
 
 #: Horizon of a trial, as a multiple of the requested one: shows which larger cap meets the target.
 HORIZON_FACTOR = 2
@@ -192,9 +192,13 @@ class Simulator:
         times = N_OBSERVATIONS_SLOW if self.is_slow(kind) else N_OBSERVATIONS
         return observation_counts(horizon, min(horizon, self.question.horizon), memoize, times)
 
+    def deployed(self, kind: str, epsilon: float) -> Scenario:
+        """Return the scenario with a candidate at an epsilon, without a cap unless that is its measure."""
+        return deployed(self.scenario, kind, epsilon, self.question.horizon)
+
     def variant(self, kind: str, epsilon: float, horizon: int | None = None) -> Scenario:
         """Return the scenario with a mechanism at an epsilon, with the horizon of a trial or another one."""
-        (variant,) = variants(self.scenario, [kind], [epsilon])
+        variant = self.deployed(kind, epsilon)
         counts = self.observation_counts(kind, horizon or self.horizon(kind), variant.memoizes)
         return variant.replace({"attack.observations": counts})
 
@@ -217,11 +221,17 @@ class Simulator:
 
 def simulator_of(scenario: Scenario, question: Question, seed: int, engine: Engine, progress: Progress) -> Simulator:
     """Reduce the scenario to the question; recorded users play no further than their traces."""
-    assert scenario.attack is not None
     recorded = scenario.users is not None and scenario.users.traces is not None
     horizon = question.horizon * (1 if recorded else HORIZON_FACTOR)
+    reduced = reduced_scenario(scenario, question, [horizon])
+    return Simulator(scenario=reduced, question=question, seed=seed, engine=engine, progress=progress)
+
+
+def reduced_scenario(scenario: Scenario, question: Question, observations: Sequence[int]) -> Scenario:
+    """Return the scenario with the adversary and threshold of the question alone, and devices without a cap."""
+    assert scenario.attack is not None
     attack = {
-        "observations": [horizon],
+        "observations": list(observations),
         "threshold": question.threshold,
         "non_private": False,
         "estimates": scenario.attack.estimates,
@@ -229,8 +239,7 @@ def simulator_of(scenario: Scenario, question: Question, seed: int, engine: Engi
     tables = scenario.to_dict()
     entry = next(table for table in tables["adversary"] if table["name"] == question.adversary)
     devices = {key: value for key, value in tables.get("devices", {}).items() if key != "cap"}
-    reduced = scenario.replace({"adversary": [entry], "attack": attack, "devices": devices})
-    return Simulator(scenario=reduced, question=question, seed=seed, engine=engine, progress=progress)
+    return scenario.replace({"adversary": [entry], "attack": attack, "devices": devices})
 
 
 def groups_reports(simulator: Simulator, kind: str) -> bool:

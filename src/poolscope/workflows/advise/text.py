@@ -12,10 +12,21 @@ from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.metrics.text import users_in_words
 from poolscope.scenario.build import build_policy
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.advise.question import EXPOSED_USERS, MEMOIZED_USERS, Question
+from poolscope.workflows.advise.question import (
+    EXPOSED_USERS,
+    FEWEST_REPORTS,
+    LOWEST_EPSILON,
+    LOWEST_TOTAL,
+    MEMOIZED_USERS,
+    UTILITY,
+    Question,
+)
 from poolscope.workflows.advise.records import Alternative, Finding, Recommendation
 from poolscope.workflows.advise.search import MIN_PART, NO, UNDECIDED, YES, decidable
 from poolscope.workflows.advise.simulation import Budget
+
+#: Mechanisms that a sentence names at most.
+MAX_LISTED = 6
 
 #: Pools that a note names at most.
 MAX_POOLS = 5
@@ -50,7 +61,7 @@ def question_text(question: Question, scenario: Scenario) -> str:
 def answer_of(found: Recommendation, question: Question, scenario: Scenario) -> dict[str, str]:
     """Return the recommendation in four lines: deployment, exposure, utility, and what limits it."""
     unit, by = events(scenario).removesuffix("s"), min(question.horizon, found.cap)
-    deployment = f"{found.mechanism}, ε = {found.epsilon:g} per report, cap {counted(found.cap, unit)}"
+    deployment = f"{found.name}, ε = {found.epsilon:g} per report, cap {counted(found.cap, unit)}"
     if (spent := found.cumulative_epsilon.total) is not None:
         deployment += f", total ε {'unbounded' if math.isinf(spent) else f'≤ {format_total_epsilon(spent)}'}"
     if found.meets_targets == UNDECIDED:
@@ -87,7 +98,7 @@ def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -
 
 def spent_in_words(found: Recommendation, recommended: Scenario) -> str:
     """Return the cumulative epsilon of the deployment; of memoized responses, the longitudinal one."""
-    return f"{found.mechanism}, {describe_epsilon([found.cumulative_epsilon], build_policy(recommended))}"
+    return f"{found.name}, {describe_epsilon([found.cumulative_epsilon], build_policy(recommended))}"
 
 
 def relaxations_of(findings: Sequence[Finding], question: Question, scenario: Scenario) -> Iterator[str]:
@@ -98,7 +109,7 @@ def relaxations_of(findings: Sequence[Finding], question: Question, scenario: Sc
         at, largest = finding.at_epsilon_min, finding.epsilon_max
         if question.max_error is not None and finding.epsilon_min is None:
             smallest = "–" if finding.rmse_min is None else number(finding.rmse_min)
-            yield f"{finding.mechanism} is feasible with an RMSE target of {smallest}, up to ε = {question.highest:g}"
+            yield f"{finding.name} is feasible with an RMSE target of {smallest}, up to ε = {question.highest:g}"
             continue
         options = []
         if at is not None:
@@ -109,7 +120,7 @@ def relaxations_of(findings: Sequence[Finding], question: Question, scenario: Sc
             options.append(f"an RMSE of {number(finding.rmse_at_epsilon_max)} (target {number(question.max_error)})")
             if finding.devices_at_epsilon_max is not None and math.isfinite(finding.devices_at_epsilon_max):
                 options.append(f"{finding.devices_at_epsilon_max:,.0f} devices (now {question.devices:,})")
-        text = f"{finding.mechanism} is feasible with one of: {'; '.join(options)}" if options else finding.mechanism
+        text = f"{finding.name} is feasible with one of: {'; '.join(options)}" if options else finding.name
         yield text + (f"; no ε ≥ {question.lowest:g} meets the exposure target" if largest is None else "")
 
 
@@ -134,7 +145,7 @@ def notes_of(
     for finding in findings:
         if not finding.monotone:
             yield (
-                f"With {finding.mechanism}, a smaller epsilon exposed significantly more users than a larger one: an "
+                f"With {finding.name}, a smaller epsilon exposed significantly more users than a larger one: an "
                 "estimated popularity and integer parameters depend on epsilon too. Other epsilons may be feasible."
             )
     if question.max_error is None:
@@ -167,7 +178,7 @@ def slack_of(found: Recommendation, question: Question, limit: str | None) -> It
     """Explain why the recommendation exposes much less than the target, where it does."""
     if found.exposed_at_cap.value >= MIN_PART * question.max_exposed:
         return
-    what = "epsilon" if question.max_error is None else "cap"
+    what = "cap" if question.fixes_epsilon else "epsilon"
     why = {
         "horizon": f"no trial goes beyond {found.cap:,}, and the error target needs no larger ε.",
         "range": f"ε is the largest of the range, {question.highest:g}.",
@@ -234,55 +245,95 @@ def reason_of(
     alternatives: Sequence[Alternative],
     question: Question,
     horizon: int,
+    equal: Sequence[str] = (),
 ) -> str:
-    """Say why the first of the leaders is recommended, and what it costs."""
+    """Say why the first of the leaders is recommended, and what it costs; `equal` are names of others about as good."""
     parts = (
         _why(leaders, findings, question, horizon),
+        equal_in_words(equal),
         price_of(alternatives, question),
         missed_by(leaders[0], findings),
     )
     return " ".join(filter(None, parts))
 
 
+#: What each preference compares, and where options stand.
+COMPARED = {
+    UTILITY: ("the smallest error", "at the largest ε that meets the exposure target"),
+    LOWEST_EPSILON: ("the lowest ε per report", ""),
+    LOWEST_TOTAL: ("the lowest total ε", ""),
+    FEWEST_REPORTS: ("the fewest reports", ""),
+}
+
+
 def _why(leaders: Sequence[Finding], findings: Sequence[Finding], question: Question, horizon: int) -> str:
-    """Compare the criterion of the choice; `leaders` are about as good, see `leaders_of`."""
+    """Compare the criterion of the choice; `leaders` are about as good, see `choice.choose`."""
     best, *tied = leaders
-    name = best.mechanism
-    others = [finding for finding in findings if finding.trials and finding.mechanism != name]
+    name = best.name
+    others = [finding for finding in findings if finding.trials and finding.name != name]
     if not others:
         return f"{name} is the only mechanism " + (
             "that can meet the error target." if len(findings) > 1 else "that was tried."
         )
-    if question.max_error is None:
-        what, where = "the smallest error", "at the largest ε that meets the exposure target"
-        values = [
-            (f.mechanism, number(f.rmse_at_epsilon_max)) for f in (best, *others) if f.rmse_at_epsilon_max is not None
-        ]
+    if question.prefer in (LOWEST_EPSILON, LOWEST_TOTAL, FEWEST_REPORTS):
+        what = COMPARED[question.prefer][0]
+        if not tied:
+            return f"{name} has {what} of the options that meet the targets, as preferred."
+        names = some_of([finding.name for finding in tied])
+        return f"{name} has about {what} of the options that meet the targets, as preferred, tied with {names}."
+    if question.prefer == UTILITY:
+        what, where = COMPARED[UTILITY]
+        values = [(f.name, number(f.rmse_at_epsilon_max)) for f in (best, *others) if f.rmse_at_epsilon_max is not None]
+    elif question.max_error is None:
+        what, where = "the fewest exposed users", "at the largest ε that meets the exposure target"
+        values = [(f.name, number(f.epsilon_max.value)) for f in (best, *others) if f.epsilon_max is not None]
+        values = [(kind, f"at ε {value}") for kind, value in values]
     else:
         where = "at the smallest ε that meets the error target"
-        trials = [(f.mechanism, f.at_epsilon_min) for f in (best, *others) if f.at_epsilon_min]
+        trials = [(f.name, f.at_epsilon_min) for f in (best, *others) if f.at_epsilon_min]
         if trials[0][1].cap.value < horizon:
             what, values = "the largest cap", [(kind, f"{trial.cap.value:,.0f}") for kind, trial in trials]
         else:
             what, values = "the fewest exposed users", [(kind, share(trial.exposed.value)) for kind, trial in trials]
-    listed = ", ".join(f"{kind} {value}" for kind, value in values)
+    listed = some_of([f"{kind} {value}" for kind, value in values], ", ", ", ")
     if not tied:
         return f"{name} has {what} {where} ({listed})."
     lowest = all(best.epsilon <= finding.epsilon for finding in tied)
-    rule = "it has the lowest ε per report" if lowest else "it was named first, at about the same ε"
-    names = " and ".join(finding.mechanism for finding in tied)
+    rule = (
+        "it has the lowest ε per report"
+        if lowest
+        else "it comes first in the fixed order of mechanisms, at about the same ε"
+    )
+    names = some_of([finding.name for finding in tied])
     return f"{name} has about {what} {where}, tied with {names} ({listed}); of these {rule}."
+
+
+def some_of(items: Sequence[str], comma: str = ", ", last: str = " and ") -> str:
+    """Return items as "a, b and c"; of many, the first ones and how many more there are."""
+    shown = [*items[:MAX_LISTED], *([f"{len(items) - MAX_LISTED} more"] if len(items) > MAX_LISTED else [])]
+    return last.join(filter(None, (comma.join(shown[:-1]), shown[-1])))
+
+
+def equal_in_words(names: Sequence[str]) -> str | None:
+    """Say which options are equally good, as another seed may recommend one of them."""
+    if not names:
+        return None
+    verb = "is" if len(names) == 1 else "are"
+    return (
+        f"By this preference {some_of(names)} {verb} equally good, up to sampling error: another seed may "
+        f"recommend {'it' if len(names) == 1 else 'one of them'}."
+    )
 
 
 def price_of(alternatives: Sequence[Alternative], question: Question) -> str | None:
     """Say what the recommended mechanism costs in epsilon, where another needs less."""
     own, lowest, *_ = alternatives
-    if lowest.mechanism == own.mechanism:
+    if lowest.name == own.name:
         return None
     less = f"{number(lowest.epsilon)} and {format_total_epsilon(lowest.total_epsilon)}"
     return (
         f"Its ε is not the lowest: {number(own.epsilon)} per report and {format_total_epsilon(own.total_epsilon)} in "
-        f"total by {question.horizon:,}, where {lowest.mechanism} needs {less}."
+        f"total by {question.horizon:,}, where {lowest.name} needs {less}."
     )
 
 
@@ -297,14 +348,14 @@ def missed_by(best: Finding, findings: Sequence[Finding]) -> str | None:
     other = min(lower, key=lambda one: one.epsilon)
     assert other.at_epsilon_min is not None
     return (
-        f"{other.mechanism} needs only {number(other.epsilon)} per report, but is infeasible: it meets the exposure "
+        f"{other.name} needs only {number(other.epsilon)} per report, but is infeasible: it meets the exposure "
         f"target up to a cap of {other.at_epsilon_min.cap.value:,.0f}."
     )
 
 
 def best_in_all(alternatives: Sequence[Alternative]) -> bool:
     """Return whether the recommended mechanism is the best feasible one in every criterion."""
-    return len({one.mechanism for one in alternatives}) == 1
+    return len({one.name for one in alternatives}) == 1
 
 
 def events(scenario: Scenario) -> str:

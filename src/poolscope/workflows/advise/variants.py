@@ -22,7 +22,6 @@ from poolscope.workflows.advise.records import Case, Mitigation
 from poolscope.workflows.advise.refine import Deployment, Verified
 from poolscope.workflows.advise.search import devices_needed, min_epsilon_for_error
 from poolscope.workflows.advise.simulation import N_OBSERVATIONS, Exposures, Simulator, exposures_of, observation_counts
-from poolscope.workflows.compare import variants
 
 #: Users of each case at most.
 MAX_CASE_USERS = 2000
@@ -237,7 +236,7 @@ def _played(
     """Simulate a mitigation."""
     simulator, question = candidate.simulator, candidate.question
     simulator.progress.stage(f"Simulating mitigation: {label}")
-    (variant,) = variants(simulator.scenario, [candidate.kind], [epsilon])
+    variant = simulator.deployed(candidate.kind, epsilon)
     changes: dict[str, Any] = {f"devices.{key}": value for key, value in devices.items()}
     memoize = bool(devices.get("memoize", variant.memoizes))
     changes["attack.observations"] = observation_counts(question.horizon, question.horizon, memoize)
