@@ -98,6 +98,15 @@ Threshold = Annotated[
     float | None, typer.Option(metavar="SHARE", help="Set the confidence threshold, 0 to 1.  [default: the scenario's]")
 ]
 
+Attacks = Annotated[
+    str | None,
+    typer.Option(
+        "--attack",
+        metavar="NAME,...",
+        help="Add these attacks: averaging, bayesian, changing, forgetting, nearest-profile, or module:Class.",
+    ),
+]
+
 #: Names of mechanisms.MECHANISMS; importing them would slow down --help.
 MECHANISMS = (
     "blh, channel, cms, cms-no-hash, dbitflip, empirical, grr, hcms, hr, identity, l-grr, l-osue, l-oue, l-soue, "

@@ -16,6 +16,7 @@ from poolscope.cli import rerun as rerun
 from poolscope.cli.app import (
     DEBUG,
     MECHANISMS,
+    Attacks,
     EngineOption,
     Observations,
     Scenario,
@@ -48,12 +49,13 @@ def audit(
     mechanism: Annotated[
         str | None, typer.Option(metavar="NAME", help=f"Use this mechanism instead of the scenario's: {MECHANISMS}.")
     ] = None,
+    attack: Attacks = None,
 ) -> None:
     """Simulate the pool inference attack and report what it reveals."""
     from poolscope.cli.progress import resume_command, working
 
     with working("Simulating") as work:
-        from poolscope.cli.app import counts
+        from poolscope.cli.app import counts, words
         from poolscope.cli.audit import finished_users, print_audit
         from poolscope.cli.progress import running
         from poolscope.core.files import last_folder, new_folder
@@ -74,6 +76,7 @@ def audit(
                 threshold=threshold,
                 epsilon=epsilon,
                 mechanism=mechanism,
+                attacks=words(attack or ""),
                 engine=own,
                 resume=resume,
                 progress=work,
@@ -174,6 +177,7 @@ def compare(
         ),
     ] = None,
     threshold: Threshold = None,
+    attack: Attacks = None,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -200,6 +204,7 @@ def compare(
                 estimate_from=estimate_from,
                 observations=counts(observations, "observations") if observations else None,
                 threshold=threshold,
+                attacks=words(attack or ""),
                 engine=own,
                 out=folder,
                 progress=work,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from poolscope.cli.app import EngineOption, Observations, Overwrite, Raw, ScenarioOption, Scheduler, command
+from poolscope.cli.app import Attacks, EngineOption, Observations, Overwrite, Raw, ScenarioOption, Scheduler, command
 
 MAX_USERS_IN_REPORT = 20
 """Most confident guesses of each adversary in an HTML report."""
@@ -108,6 +108,7 @@ def attack(
     link_scores: Annotated[
         Path | None, typer.Option(help="Write likely pairs of pseudonyms with scores to this table.")
     ] = None,
+    attack_: Attacks = None,
     strict: Annotated[
         bool,
         typer.Option(
@@ -123,9 +124,9 @@ def attack(
     from poolscope.cli.progress import working
     from poolscope.core.errors import InputError
 
-    about_all = observations, threshold, ground_truth, html, link_scores, linked_out
+    about_all = observations, threshold, ground_truth, html, link_scores, linked_out, attack_
     if user is not None and (top or any(option is not None for option in about_all)):
-        names = "`observations`, `threshold`, `top`, `ground_truth`, `html`, `link_scores` and `linked_out`"
+        names = "`observations`, `threshold`, `top`, `ground_truth`, `html`, `link_scores`, `linked_out` and `attack`"
         rule = f"must stand alone: {names} are about all users"
         raise InputError(rule, place="--user")
     if linked_out is not None and link_fdr is None:
@@ -135,7 +136,7 @@ def attack(
     if html is not None and out is None:
         raise InputError("must have `out`, the table that it describes", value=str(html), place="--html")
     with working("Attacking", "reports") as work:
-        from poolscope.cli.app import counts
+        from poolscope.cli.app import counts, words
         from poolscope.cli.files import print_attack, print_links, print_user_attack
         from poolscope.cli.progress import running
         from poolscope.core.tables import check_outputs
@@ -175,6 +176,7 @@ def attack(
                     top=top or (MAX_USERS_IN_REPORT if html else 0),
                     ground_truth=ground_truth,
                     link_fdr=link_fdr,
+                    attacks=words(attack_ or ""),
                     engine=own,
                     progress=work,
                 )

@@ -33,9 +33,11 @@ from poolscope.core.tables import Parts, check_output, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
 from poolscope.metrics.text import mcse_text, percent
 from poolscope.reports.files import MEMORY_BYTES
+from poolscope.scenario.attacks import AttackSpec
 from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack import partitioning
+from poolscope.workflows.attack.estimation import run_tasks
 from poolscope.workflows.attack.linking import (
     LinkedPseudonyms,
     check_link_fdr,
@@ -44,7 +46,7 @@ from poolscope.workflows.attack.linking import (
     with_devices,
 )
 from poolscope.workflows.attack.partitioning import Chunk, Partition, ReportReader
-from poolscope.workflows.attack.scoring import Scorer, prepare_attack, run_tasks
+from poolscope.workflows.attack.scoring import Scorer, prepare_attack
 from poolscope.workflows.attack.summary import (
     Evaluation,
     GuessSummary,
@@ -124,6 +126,7 @@ def attack(
     top: int = 0,
     ground_truth: str | PathLike[str] | None = None,
     link_fdr: float | None = None,
+    attacks: Sequence[AttackSpec] = (),
     seed: int = 0,
     max_bytes: int = MEMORY_BYTES,
     engine: EngineLike | None = None,
@@ -147,6 +150,7 @@ def attack(
         evaluated; a pool that no adversary has is refused.
     link_fdr : link pseudonyms by memoized responses before the attack, for all adversaries, at this expected false
         discovery rate (0.001: one link in 1,000). A linked user is named by its first pseudonym in the file.
+    attacks : further attacks, as of `audit`, which see one user at a time. Scores are calibrated on simulated users.
     seed : of simulated reports for the popularity estimate, as in the game, and of ties between pools.
     max_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
     progress : receives the number of reports, and reports, half of each when it is read and half when it is scored.
@@ -174,7 +178,7 @@ def attack(
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         scratch_parent = target.parent if target else Path(tempfile.gettempdir())
         ready = stack.enter_context(
-            prepare_attack(path, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent)
+            prepare_attack(path, scenario, pools, threshold, seed, max_bytes, engine, scratch_parent, attacks)
         )
         scorer = ready.scorer
         if known is not None and ground_truth is not None:

@@ -9,14 +9,12 @@ The ground truth is unknown here: a posterior says how confident the adversary i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,7 +22,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Tick
 from poolscope.core.errors import InputError, located
-from poolscope.core.executors import Engine, Local
+from poolscope.core.executors import Engine
 from poolscope.core.files import scratch_folder
 from poolscope.core.machine import check_memory
 from poolscope.core.randomness import user_keys
@@ -32,15 +30,17 @@ from poolscope.core.tables import Source, open_table
 from poolscope.devices.protocols import Device, memoizes
 from poolscope.game.columns import CONFIDENCE_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, stacked_pool_weights
+from poolscope.inference.custom import custom_posteriors
 from poolscope.inference.independent import CHUNK, Decision, decide
 from poolscope.inference.memoized.attack import memoized_posterior_by_user
 from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
 from poolscope.population.universe import Universe, read_pools
 from poolscope.reports.checks import AssumedPopularity, ReportChecks
 from poolscope.reports.files import MIN_ROWS, masses, row_bytes, rows_within, workspace_for
-from poolscope.reports.frequencies import FrequencyCounter
+from poolscope.scenario.attacks import AttackSpec, calibrated_attacks
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.attack.estimation import estimated_popularity, estimation_methods
 from poolscope.workflows.attack.partitioning import Chunk, Gathered, ReportReader, changed_error, split_chunks
 
 #: Cells (users, reports, columns) of a batch that a thread fills.
@@ -94,12 +94,23 @@ class Scorer:
     def memoization_aware(self) -> list[int]:
         """Indices of the adversaries who group reports by memoized response."""
         memoized = memoizes(self.device)
-        return [index for index, adversary in enumerate(self.adversaries) if memoized and adversary.knows_memoization]
+        return [i for i, a in enumerate(self.adversaries) if memoized and a.knows_memoization and a.attack is None]
+
+    @cached_property
+    def custom(self) -> list[int]:
+        """Indices of the adversaries with an attack of their own."""
+        return [index for index, adversary in enumerate(self.adversaries) if adversary.attack is not None]
+
+    @property
+    def reads_reports(self) -> bool:
+        """Whether an adversary needs the reports themselves."""
+        return bool(self.memoization_aware or self.custom)
 
     @cached_property
     def memoization_unaware(self) -> list[int]:
         """Indices of the adversaries who take reports as independent."""
-        return [index for index in range(len(self.adversaries)) if index not in self.memoization_aware]
+        others = {*self.memoization_aware, *self.custom}
+        return [index for index in range(len(self.adversaries)) if index not in others]
 
     @cached_property
     def view(self) -> tuple[PoolWeights, list[slice]]:
@@ -108,7 +119,7 @@ class Scorer:
 
     def features(self, reports: Reports, engine: Engine) -> Reports:
         """Return the features of each report: its masses, and the report itself where reports are grouped."""
-        out = dict(reports) if self.memoization_aware else {}
+        out = dict(reports) if self.reads_reports else {}
         if self.memoization_unaware:
             out[MASS] = masses(self.mechanism, reports, self.view[0], engine)
         return out
@@ -116,7 +127,7 @@ class Scorer:
     @cached_property
     def columns(self) -> Reports:
         """The columns of the features, without rows."""
-        out = workspace_for(self.mechanism.report_columns, 0) if self.memoization_aware else {}
+        out = workspace_for(self.mechanism.report_columns, 0) if self.reads_reports else {}
         return out | ({MASS: np.empty((0, self.view[0].width))} if self.memoization_unaware else {})
 
     @property
@@ -156,7 +167,7 @@ class Scorer:
         guess = np.empty((len(lengths), len(self.adversaries), used.shape[1]), dtype=np.int64)
         confidence, error = np.empty(guess.shape), np.zeros(guess.shape)
         starts = np.cumsum(lengths) - lengths
-        share = 1.0 / (bool(self.memoization_unaware) + bool(self.memoization_aware))
+        share = 1.0 / sum(map(bool, (self.memoization_unaware, self.memoization_aware, self.custom)))
 
         def store(users: Integers, a: int, found: Decision) -> None:
             posterior[a][users], first[users, a] = found.posterior, found.exposed[0]
@@ -171,10 +182,25 @@ class Scorer:
                 store(users, a, decide(self.adversaries[a], found, None, rows, rows, keys[users], thresholds))
             tick(share * int(lengths[users].sum()))
 
+        def score_custom(user: int) -> None:
+            # users are attacked alone, so that the table does not depend on partitions
+            users, counts, reports = np.array([user]), np.unique(used[user]), reports_of_user(user)
+            for a in self.custom:
+                own = self.adversaries[a]
+                found = custom_posteriors(own, self.device, reports, lengths[users], counts.tolist(), keys[users])
+                asked = np.searchsorted(counts, used[users])
+                decision = decide(own, found, None, asked, used[users], keys[users], thresholds)
+                dates = np.where(decision.exposed < 0, -1, counts[decision.exposed])
+                store(users, a, decision._replace(exposed=dates))
+            tick(share * int(lengths[user]))
+
+        def reports_of_user(user: int) -> Reports:
+            rows = slice(starts[user], starts[user] + lengths[user])
+            return {name: features[name][rows] for name in self.mechanism.report_columns}
+
         def score_memoized(user: int) -> None:
             assert memoizes(self.device)
-            rows = slice(starts[user], starts[user] + lengths[user])
-            reports = {name: features[name][rows] for name in self.mechanism.report_columns}
+            reports = reports_of_user(user)
             users, counts = np.array([user]), np.append(0, used[user])
             asked = np.arange(1, len(counts))[None]
             for a in self.memoization_aware:
@@ -191,6 +217,9 @@ class Scorer:
         if self.memoization_aware:
             # the longest first, for load balance
             for _ in engine.map(score_memoized, np.argsort(-lengths, kind="stable").tolist()):
+                pass
+        if self.custom:
+            for _ in engine.map(score_custom, range(len(lengths))):
                 pass
         exposed = {name: first[:, :, np.searchsorted(thresholds, level)] for name, level in levels.items()}
         return Scored(used=used, exposed=exposed, posterior=posterior, guess=guess, confidence=confidence, error=error)
@@ -296,7 +325,8 @@ class PreparedAttack:
         """Return what contradicts the scenario; nothing is tested where pseudonyms share memoized responses."""
         if not scenario.tells_users_apart:
             return []
-        checks = ReportChecks(self.scorer.device, _stated(scenario, self.reading.universe, self.scorer.adversaries))
+        own = [adversary for adversary in self.scorer.adversaries if adversary.attack is None]
+        checks = ReportChecks(self.scorer.device, _stated(scenario, self.reading.universe, own))
         for chunk in self.chunks:
             if not checks.enough:
                 checks.add(*self.reading.block(chunk))
@@ -319,22 +349,23 @@ def prepare_attack(
     max_bytes: int,
     engine: Engine,
     scratch_parent: Path,
+    attacks: Sequence[AttackSpec] = (),
 ) -> Iterator[PreparedAttack]:
     """Split a file into chunks and build the adversaries; temporary files beside it exist as long."""
     threshold = _threshold(threshold, scenario)
-    if not scenario.adversaries:
+    if not scenario.adversaries and not attacks:
         raise scenario.missing("[adversary]")
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     other = None if pools is None else read_pools(pools, universe)
     source = open_table(path)
-    width = len(scenario.adversaries) * ((other or universe).k + 1)
+    width = max(1, len(scenario.adversaries)) * ((other or universe).k + 1)
     with located(file=scenario.file):
         least = N_COPIES * MIN_ROWS * 16 * width
         check_memory("the smallest block of reports", least, "use fewer pools or adversaries")
     with scratch_folder(scratch_parent) as folder:
         reading = ReportReader(
-            mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_estimation_methods(scenario)
+            mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=estimation_methods(scenario)
         )
         before = source.state()
         size = rows_within(max_bytes * CHUNK_SHARE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
@@ -342,10 +373,12 @@ def prepare_attack(
         chunks, dtype = split_chunks(
             source, reading, size=size, name_bytes=name_bytes, max_bytes=int(max_bytes * READING_SHARE)
         )
-        estimated = _estimated_popularity(reading, chunks, engine)
+        estimated = estimated_popularity(reading, chunks, engine)
+        device = build_device(scenario, mechanism)
+        adversaries = list(_adversaries(scenario, mechanism, universe, other, estimated, seed, engine))
         scorer = Scorer(
-            device=build_device(scenario, mechanism),
-            adversaries=list(_adversaries(scenario, mechanism, universe, other, estimated, seed, engine)),
+            device=device,
+            adversaries=adversaries + calibrated_attacks(attacks, scenario, adversaries, universe, device, seed),
             observations=scenario.attack.observations if scenario.attack else None,
             threshold=threshold,
             seed=seed,
@@ -398,40 +431,3 @@ def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Advers
         if not any(stated.equals(other) for other in found):
             found.append(stated)
     return found
-
-
-def _estimation_methods(scenario: Scenario) -> tuple[str | None, ...]:
-    """Return the methods by which adversaries estimate the popularity from the attacked reports."""
-    learning = (
-        entry for entry in scenario.adversaries if entry.popularity == "estimated" and entry.estimate_from is None
-    )
-    return tuple(dict.fromkeys(entry.method for entry in learning))
-
-
-def _estimated_popularity(reading: ReportReader, chunks: list[Chunk], engine: Engine) -> dict[str | None, Floats]:
-    """Estimate the popularity from the reports, by each method."""
-    counting = {method: FrequencyCounter(reading.mechanism, engine, method) for method in reading.methods}
-    if counting:
-        for found in run_tasks(engine, count_chunk, reading, chunks):
-            for one, (counted, reports) in zip(counting.values(), found, strict=True):
-                one.join(counted, reports)
-    return {method: one.estimate().popularity for method, one in counting.items()}
-
-
-def count_chunk(reading: ReportReader, chunk: Chunk, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
-    """Count the reports of a chunk for each method of estimation (a task)."""
-    reports, out = reading.block(chunk)[1], list[tuple[Any, int]]()
-    for method in reading.methods:
-        counting = FrequencyCounter(reading.mechanism, engine, method)
-        counting.add(reports)
-        out.append((counting.counted, counting.reports))
-    return out
-
-
-def run_tasks(
-    engine: Engine, function: Callable[..., Any], shared: Any, items: Iterable[Any], tick: Tick | None = None
-) -> Iterator[Any]:
-    """Run the tasks of a round, the first one alone: it compiles for all."""
-    waiting = iter(items)
-    yield from engine.tasks(function, shared, islice(waiting, 1), tick)
-    yield from engine.tasks(function, shared, waiting, tick)
