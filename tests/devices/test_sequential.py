@@ -23,10 +23,10 @@ class Sticky:
         self.mechanism, self.s = mechanism, s
 
     def send(self, objects, users, event_index):
-        keys = ps.random.child_keys(users, 1_000_000 + event_index)
-        value = self.mechanism.report(objects, keys)["value"]
+        keys = ps.random.report_keys(users, event_index)
+        value = self.mechanism.report(objects, ps.random.child_keys(keys, 0))["value"]
         first = np.append(True, users[1:] != users[:-1])
-        fresh = first | (ps.random.uniforms(keys, 1 << 20) >= self.s)
+        fresh = first | (ps.random.uniforms(keys) >= self.s)
         return {"value": value[np.maximum.accumulate(np.where(fresh, np.arange(len(value)), 0))]}
 
     def log_likelihood(self, reports, candidate_objects):

@@ -14,7 +14,7 @@ from scipy import stats
 
 import poolscope as ps
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.core.randomness import user_keys
+from poolscope.core.randomness import KeyStream, children, user_keys
 from poolscope.population.behavior import Users, draw_traces, draw_users, later_pools
 
 UNIVERSE = ps.Universe.sized(30, {"a": 5, "b": 5, "c": 5})
@@ -167,14 +167,14 @@ def pair(keys, n):
 
 def test_a_function_draws_the_users(monkeypatch):
     game = replace(GAME, population=ps.Population.from_function(pair))
-    outcomes = ps.play(game, 100, SEED)
+    outcomes = ps.play(game, 20, SEED)
     strong = outcomes.filter((outcomes["adversary"] == "strong") & (outcomes["n"] == 12))
     assert not strong["recorded"].any()
     assert (strong["gamma"] == 1).all()
-    _, pools = pair(user_keys(SEED, np.arange(100)), 12)
+    _, pools = pair(children(user_keys(SEED, np.arange(20)), KeyStream.POPULATION), 12)
     assert strong["pool"].to_list() == ["abc"[pool] for pool in pools]
     monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", 1)
-    assert_frame_equal(ps.play(game, 100, SEED), outcomes)
+    assert_frame_equal(ps.play(game, 20, SEED), outcomes)
 
 
 @pytest.mark.parametrize(

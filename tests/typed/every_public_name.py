@@ -108,6 +108,7 @@ def roles(game: ps.Game) -> None:
         print(ps.outcomes_of("even", even, truth, [3, 10]).height, ps.play(made, 2, seed=1).height)
     history: ps.attacks.PreferenceHistory = ps.attacks.preference_history([[1.0, 2.0, 1.0]] * 3)
     keys = np.arange(3, dtype=np.uint64)
+    print(ps.random.report_keys(keys, [0, 1, 2]))
     print(ps.Change(after=3, share=0.5), history.changed, ps.random.uniforms(keys), ps.random.normals(keys))
 
 

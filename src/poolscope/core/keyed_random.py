@@ -11,10 +11,10 @@ from scipy import special
 
 from poolscope.core.arguments import check_integer
 from poolscope.core.arrays import Floats, Integers, Keys
-from poolscope.core.randomness import children
+from poolscope.core.randomness import KeyStream, children
 from poolscope.kernels import random as kernels
 
-__all__ = ["child_keys", "integers", "normals", "uniforms"]
+__all__ = ["child_keys", "integers", "normals", "report_keys", "uniforms"]
 
 
 def __dir__() -> list[str]:
@@ -61,6 +61,19 @@ def normals(keys: ArrayLike, index: ArrayLike = 0) -> Floats:
     # zero would be minus infinity
     out: Floats = special.ndtri(np.maximum(uniforms(keys, index), 2.0**-54))
     return out
+
+
+def report_keys(users: ArrayLike, event_index: ArrayLike) -> Keys:
+    """Return the key of each report of a device, from the key of its user and the number of its event.
+
+    A device draws from these keys or from keys below them. Other keys below a user's are in use: for objects, say.
+
+    Examples
+    --------
+    >>> ps.random.report_keys(np.array([1, 1], dtype=np.uint64), np.array([0, 1])).shape
+    (2,)
+    """
+    return children(children(np.asarray(users, dtype=np.uint64), KeyStream.REPORTS), np.asarray(event_index))
 
 
 def child_keys(keys: ArrayLike, index: ArrayLike) -> Keys:

@@ -29,6 +29,7 @@ class KeyStream(IntEnum):
     GUESS = 6
     SAMPLE = 7
     ATTACK = 8
+    POPULATION = 9
 
 
 def children(parents: Keys | np.uint64 | int, indices: NDArray[np.integer] | int) -> Keys:

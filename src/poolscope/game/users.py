@@ -120,7 +120,7 @@ class SimulatedTruth:
     Examples
     --------
     >>> ps.simulate(game, users=5, seed=1).truth.pool_names
-    ('red', 'green', 'blue')
+    ('a', 'b', 'c')
     """
 
     pool: Integers

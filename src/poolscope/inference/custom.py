@@ -47,7 +47,7 @@ class AttackContext:
     ...     adversary=strong, device=ps.mechanisms.Fresh(mechanism), keys=np.zeros(1, dtype=np.uint64)
     ... )
     >>> context.likelihoods({"value": np.array([0, 25])}).shape, context.hypotheses
-    ((2, 4), ('red', 'green', 'blue'))
+    ((2, 4), ('a', 'b', 'c'))
     """
 
     adversary: Adversary

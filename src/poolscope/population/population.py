@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from poolscope.core.arguments import as_integers
 from poolscope.core.arrays import Integers, Keys, Objects
 from poolscope.core.errors import InputError, PoolscopeError
+from poolscope.core.randomness import KeyStream, children
 from poolscope.population.behavior import Preferences
 from poolscope.population.preprocessing import measure
 from poolscope.population.universe import Universe
@@ -36,7 +37,7 @@ class Population(ABC):
 
     Examples
     --------
-    >>> population = ps.Population.from_traces([[0, 3, 3], [12, 25]], truth=["red", "green"])
+    >>> population = ps.Population.from_traces([[0, 3, 3], [12, 25]], truth=["a", "b"])
     >>> population.size
     2
     """
@@ -90,9 +91,9 @@ class Population(ABC):
 
         Parameters
         ----------
-        function : maps (users,) keys and a number of events n to objects (users, n), or to a pair of objects and the
-            preferred pools, (users,) or (users, n). Each user's row must depend on that user's key alone, so that
-            outcomes do not depend on blocks: draw with `ps.random`. For Dask it must be importable.
+        function : maps keys (users,), made for this purpose, and a number of events n to objects (users, n), or to a
+            pair of objects and the preferred pools, (users,) or (users, n). Each user's row must depend on that user's
+            key alone, so that outcomes do not depend on blocks: draw with `ps.random`. For Dask it must be importable.
 
         Examples
         --------
@@ -135,6 +136,8 @@ class DrawnTraces(Population):
         return None
 
     def draw(self, numbers: range, keys: Keys, n: int) -> PopulationUsers:
+        # keys of their own, so that no draw of the function is one of a device
+        keys = children(keys, KeyStream.POPULATION)
         traces, pools = self._drawn(keys, n)
         if len(keys) > 1:
             alone = self._drawn(keys[-1:], n)

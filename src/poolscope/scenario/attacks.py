@@ -39,12 +39,12 @@ def make_attack(given: AttackSpec) -> AnyAttack:
     if not isinstance(given, str) and not callable(given):
         raise InputError("must be an attack", value=given, place="attack", remedy="a name, a class or an instance")
     maker = custom_class(given, "attack")
-    needed = [
-        name
-        for name, parameter in inspect.signature(maker).parameters.items()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
+    try:
+        parameters = inspect.signature(maker).parameters.values()
+    except ValueError:  # some built-in classes have none
+        raise InputError("must be a class of an attack", value=given, place="attack") from None
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [one.name for one in parameters if one.default is one.empty and one.kind not in variadic]
     if needed:
         rule = "a class must take no arguments without a default"
         raise InputError(rule, value=needed[0], place=f"attack {maker.__name__}", remedy="give an instance in Python")
