@@ -11,19 +11,20 @@ GROUPS = {
         "A function has the name and the meaning of its command: files in, files out.",
     ),
     "Arrays": (
-        "play posterior posterior_of_likelihood behavior_posterior frequencies summarize provenance",
+        "play simulate outcomes_of posterior posterior_of_likelihood behavior_posterior frequencies "
+        "summarize provenance",
         "For reports, likelihoods or a game in memory.",
     ),
     "Results": (
         "Summary Inspection Inferred Obfuscated Estimated Verdict Comparison Sweep Advice Reproduction Extracted "
-        "Frequencies BehaviorPosterior Provenance",
+        "Frequencies BehaviorPosterior Provenance Simulated SimulatedTruth",
         "For annotations, and for the meaning of fields; records with intervals are in `ps.metrics`.",
     ),
-    "Parts": ("Scenario load_scenario Game Universe Behavior Adversary Mechanism Device", ""),
+    "Parts": ("Scenario load_scenario Game Universe Population Behavior Change Adversary Attack Mechanism Device", ""),
     "Execution and errors": ("Local Dask Progress InputError PoolscopeError", ""),
 }
 
-SPACES = ("mechanisms", "popularity", "priors", "metrics", "figures", "random")
+SPACES = ("mechanisms", "attacks", "popularity", "priors", "metrics", "figures", "random")
 
 HEAD = """# Python API
 
@@ -40,6 +41,7 @@ api/results
 api/parts
 api/running
 api/mechanisms
+api/attacks
 api/popularity
 api/priors
 api/metrics

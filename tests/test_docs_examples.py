@@ -10,7 +10,7 @@ import pytest
 import poolscope
 
 DOCS = Path(__file__).parent.parent / "docs"
-SPACES = ("mechanisms", "popularity", "priors", "metrics", "figures", "random")
+SPACES = ("mechanisms", "attacks", "popularity", "priors", "metrics", "figures", "random")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

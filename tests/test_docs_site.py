@@ -47,7 +47,7 @@ def test_every_word_is_in_the_glossary(made):
 def test_every_public_name_is_in_the_reference(made):
     pages = "".join(made.values())
     facts = set(re.findall(r"^\.\. auto(?:class|function|exception):: (\S+)$", pages, flags=re.MULTILINE))
-    spaces = ("mechanisms", "popularity", "priors", "metrics", "figures", "random")
+    spaces = ("mechanisms", "attacks", "popularity", "priors", "metrics", "figures", "random")
     wanted = {f"poolscope.{name}" for name in poolscope.__all__ if name not in (*spaces, "__version__")}
     for space in spaces:
         wanted |= {f"poolscope.{space}.{name}" for name in getattr(poolscope, space).__all__}

@@ -7,8 +7,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Adversary",
     "Advice",
+    "Attack",
     "Behavior",
     "BehaviorPosterior",
+    "Change",
     "Comparison",
     "Dask",
     "Device",
@@ -23,10 +25,13 @@ __all__ = [
     "Mechanism",
     "Obfuscated",
     "PoolscopeError",
+    "Population",
     "Progress",
     "Provenance",
     "Reproduction",
     "Scenario",
+    "Simulated",
+    "SimulatedTruth",
     "Summary",
     "Sweep",
     "Universe",
@@ -34,6 +39,7 @@ __all__ = [
     "__version__",
     "advise",
     "attack",
+    "attacks",
     "audit",
     "behavior_posterior",
     "check",
@@ -47,6 +53,7 @@ __all__ = [
     "mechanisms",
     "metrics",
     "obfuscate",
+    "outcomes_of",
     "play",
     "popularity",
     "posterior",
@@ -55,22 +62,27 @@ __all__ = [
     "provenance",
     "random",
     "reproduce",
+    "simulate",
     "summarize",
     "sweep",
 ]
 
 if TYPE_CHECKING:
     from poolscope import figures, mechanisms, metrics
-    from poolscope.core import keyed as random
+    from poolscope.core import keyed_random as random
     from poolscope.core.dask import Dask
     from poolscope.core.errors import InputError, PoolscopeError
     from poolscope.core.executors import Local
     from poolscope.core.progress import Progress
     from poolscope.devices.protocols import Device
     from poolscope.game.game import Game, play
+    from poolscope.game.outcomes import outcomes_of
+    from poolscope.game.users import Simulated, SimulatedTruth, simulate
     from poolscope.html.workflows import advise, audit, compare
+    from poolscope.inference import attacks
     from poolscope.inference.adversary import Adversary
     from poolscope.inference.attack import posterior
+    from poolscope.inference.custom import Attack
     from poolscope.inference.posterior import BehaviorPosterior, behavior_posterior, posterior_of_likelihood
     from poolscope.mechanisms.protocols import Mechanism
     from poolscope.metrics.provenance import Provenance, provenance
@@ -78,7 +90,8 @@ if TYPE_CHECKING:
     from poolscope.paper.reproduce import reproduce
     from poolscope.paper.runner import Reproduction
     from poolscope.population import popularity, priors
-    from poolscope.population.behavior import Behavior
+    from poolscope.population.behavior import Behavior, Change
+    from poolscope.population.population import Population
     from poolscope.population.universe import Universe
     from poolscope.reports.estimators import Frequencies
     from poolscope.reports.frequencies import frequencies
@@ -114,10 +127,12 @@ else:
         # the same on arrays
         "behavior_posterior": "inference.posterior",
         "frequencies": "reports.frequencies",
+        "outcomes_of": "game.outcomes",
         "play": "game.game",
         "posterior": "inference.attack",
         "posterior_of_likelihood": "inference.posterior",
         "provenance": "metrics.provenance",
+        "simulate": "game.users",
         "summarize": "metrics.records",
         # what they return
         "Advice": "workflows.advise.records",
@@ -131,15 +146,20 @@ else:
         "Obfuscated": "workflows.obfuscate",
         "Provenance": "metrics.provenance",
         "Reproduction": "paper.runner",
+        "Simulated": "game.users",
+        "SimulatedTruth": "game.users",
         "Summary": "workflows.audit.run_folder",
         "Sweep": "workflows.sweep",
         "Verdict": "workflows.check.verdict",
         # what they are made of
         "Adversary": "inference.adversary",
+        "Attack": "inference.custom",
         "Behavior": "population.behavior",
+        "Change": "population.behavior",
         "Device": "devices.protocols",
         "Game": "game.game",
         "Mechanism": "mechanisms.protocols",
+        "Population": "population.population",
         "Scenario": "scenario.scenario",
         "Universe": "population.universe",
         "load_scenario": "scenario.scenario",
@@ -153,12 +173,13 @@ else:
 
     #: Namespace -> the module that it is.
     _NAMESPACES = {
+        "attacks": "inference.attacks",
         "priors": "population.priors",
         "figures": "figures",
         "mechanisms": "mechanisms",
         "metrics": "metrics",
         "popularity": "population.popularity",
-        "random": "core.keyed",
+        "random": "core.keyed_random",
     }
 
     def __getattr__(name):

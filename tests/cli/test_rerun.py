@@ -171,7 +171,7 @@ def test_files_may_be_elsewhere(copy, tmp_path):
 
 def test_a_folder_does_not_say_which_code_is_run(copy):
     edited(copy / "compare" / "comparison.json", lambda found: found.update(mechanisms=["os:system"]))
-    with pytest.raises(InputError, match="must have built-in mechanisms alone, got 'os:system'"):
+    with pytest.raises(InputError, match="must have built-in mechanisms and attacks alone, got 'os:system'"):
         raise called("rerun", copy / "compare").exception
 
 

@@ -1,7 +1,7 @@
 """A user's script with every public name: type checkers accept it, and it runs in an empty folder."""
 # pyright: strict
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +53,63 @@ class Twice:
         self, objects: NDArray[np.int64], users: NDArray[np.uint64], event_index: NDArray[np.int64]
     ) -> ps.mechanisms.Reports:
         return self.mechanism.report(objects, users + event_index.astype(np.uint64))
+
+
+class Waiting(Twice):
+    """A device of one's own whose reports depend on earlier ones."""
+
+    def log_likelihood(
+        self, reports: ps.mechanisms.Reports, candidate_objects: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        return np.zeros((len(next(iter(reports.values()))), len(candidate_objects)))
+
+
+class Guessing:
+    """An attack of one's own."""
+
+    name = "guessing"
+
+    def posteriors(
+        self,
+        reports: ps.mechanisms.Reports,
+        lengths: NDArray[np.int64],
+        observations: Sequence[int],
+        context: ps.attacks.AttackContext,
+    ) -> NDArray[np.float64]:
+        k = len(context.hypotheses)
+        return np.full((len(lengths), len(observations), k), 1.0 / k)
+
+
+def drawn_users(keys: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
+    """Draw a population of one's own."""
+    return ps.random.integers(ps.random.child_keys(keys, 1), range(n), SIZE)
+
+
+def roles(game: ps.Game) -> None:
+    """Attacks, populations and devices of one's own."""
+    attack: ps.Attack = Guessing()
+    scoring: ps.attacks.ScoringAttack = ps.attacks.Averaging()
+    more = [ps.attacks.Bayesian(), ps.attacks.Forgetting(window=3), ps.attacks.NearestProfile()]
+    waiting: ps.mechanisms.SequentialDevice = Waiting(game.mechanism)
+    people: ps.Population = ps.Population.from_function(drawn_users)
+    given = ps.Population.from_traces([[1, 2, 3], [7, 8]], truth=["a", "b"])
+    for population in (people, given):
+        made = ps.Game(
+            universe=game.universe,
+            popularity=game.popularity,
+            device=waiting,
+            adversaries=[attack, scoring, *more, ps.attacks.ChangingPreference(rate=0.01)],
+            observations=[3, 10],
+            population=population,
+        )
+        drawn: ps.Simulated = ps.simulate(made, 2, seed=1)
+        truth: ps.SimulatedTruth = drawn.truth
+        even = np.full((2, 2, 3), 1 / 3)
+        print(ps.outcomes_of("even", even, truth, [3, 10]).height, ps.play(made, 2, seed=1).height)
+    history: ps.attacks.PreferenceHistory = ps.attacks.preference_history([[1.0, 2.0, 1.0]] * 3)
+    keys = np.arange(3, dtype=np.uint64)
+    print(ps.random.report_keys(keys, [0, 1, 2]))
+    print(ps.Change(after=3, share=0.5), history.changed, ps.random.uniforms(keys), ps.random.normals(keys))
 
 
 class Remembering(Twice):
@@ -329,6 +386,7 @@ def main() -> None:
     commands(ps.Scenario.from_dict(TABLES))
     game, outcomes = a_game()
     on_arrays(game)
+    roles(game)
     popularities(game.universe)
     devices(mechanisms(game.universe))
     numbers(game, outcomes)

@@ -131,6 +131,14 @@ Junit = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the conditions as JUnit XML to this .xml file.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON; texts go to the standard error stream.")]
+Attacks = Annotated[
+    str | None,
+    typer.Option(
+        "--attack",
+        metavar="NAME,...",
+        help="Add these attacks: averaging, bayesian, changing, forgetting, nearest-profile, or module:Class.",
+    ),
+]
 
 #: Names of mechanisms.MECHANISMS; importing them would slow down --help.
 MECHANISMS = (

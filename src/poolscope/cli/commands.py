@@ -18,6 +18,7 @@ from poolscope.cli import sweep_command as sweep_command
 from poolscope.cli.app import (
     DEBUG,
     MECHANISMS,
+    Attacks,
     EngineOption,
     FailIf,
     Json,
@@ -54,6 +55,7 @@ def audit(
     mechanism: Annotated[
         str | None, typer.Option(metavar="NAME", help=f"Use this mechanism instead of the scenario's: {MECHANISMS}.")
     ] = None,
+    attack: Attacks = None,
     fail_if: FailIf = None,
     on_uncertain: OnUncertain = "fail",
     junit: Junit = None,
@@ -63,7 +65,7 @@ def audit(
     from poolscope.cli.progress import resume_command, working
 
     with working("Simulating") as work:
-        from poolscope.cli.app import counts
+        from poolscope.cli.app import counts, words
         from poolscope.cli.audit import finished_users, print_audit
         from poolscope.cli.gates import Gates, values_of_audit
         from poolscope.cli.progress import running
@@ -89,6 +91,7 @@ def audit(
                 threshold=threshold,
                 epsilon=epsilon,
                 mechanism=mechanism,
+                attacks=words(attack or ""),
                 engine=own,
                 resume=resume,
                 progress=work,
@@ -205,6 +208,7 @@ def compare(
         ),
     ] = None,
     threshold: Threshold = None,
+    attack: Attacks = None,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
     fail_if: FailIf = None,
@@ -240,6 +244,7 @@ def compare(
                 estimate_from=estimate_from,
                 observations=counted,
                 threshold=threshold,
+                attacks=words(attack or ""),
                 engine=own,
                 out=folder,
                 progress=work,

@@ -11,6 +11,7 @@ import typer
 from poolscope.cli.app import (
     SOURCES,
     AllowNetwork,
+    Attacks,
     Columns,
     EngineOption,
     Json,
@@ -155,6 +156,7 @@ def attack(
     link_scores: Annotated[
         Path | None, typer.Option(help="Write likely pairs of pseudonyms with scores to this table.")
     ] = None,
+    attack_: Attacks = None,
     strict: Annotated[
         bool,
         typer.Option(
@@ -178,9 +180,9 @@ def attack(
     from poolscope.cli.progress import working
     from poolscope.core.errors import InputError
 
-    about_all = observations, threshold, ground_truth, html, link_scores, linked_out
+    about_all = observations, threshold, ground_truth, html, link_scores, linked_out, attack_
     if user is not None and (top or any(option is not None for option in about_all)):
-        names = "`observations`, `threshold`, `top`, `ground_truth`, `html`, `link_scores` and `linked_out`"
+        names = "`observations`, `threshold`, `top`, `ground_truth`, `html`, `link_scores`, `linked_out` and `attack`"
         rule = f"must stand alone: {names} are about all users"
         raise InputError(rule, place="--user")
     if user is not None and (why or resume or pool_sets != 1):
@@ -195,7 +197,7 @@ def attack(
     if html is not None and out is None:
         raise InputError("must have `out`, the table that it describes", value=str(html), place="--html")
     with working("Attacking", "reports") as work:
-        from poolscope.cli.app import counts
+        from poolscope.cli.app import counts, words
         from poolscope.cli.files import print_attack, print_links, print_user_attack
         from poolscope.cli.gates import print_result
         from poolscope.cli.progress import resume_command, running
@@ -247,6 +249,7 @@ def attack(
                     why=why,
                     pool_sets=pool_sets,
                     link_fdr=link_fdr,
+                    attacks=words(attack_ or ""),
                     engine=own,
                     resume=resume,
                     progress=work,

@@ -28,6 +28,8 @@ class KeyStream(IntEnum):
     TASTE = 5
     GUESS = 6
     SAMPLE = 7
+    ATTACK = 8
+    POPULATION = 9
 
 
 def children(parents: Keys | np.uint64 | int, indices: NDArray[np.integer] | int) -> Keys:

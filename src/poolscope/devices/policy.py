@@ -65,13 +65,16 @@ class ReportingPolicy:
         uniforms(keys.ravel(), 0, draws)
         return (draws < self.sampling_rate).reshape(keys.shape)
 
-    def select_events(self, traces: Objects, users: Keys) -> ReportedEvents:
-        """Return what the devices of the users with these keys send of their traces (users, events)."""
+    def select_events(self, traces: Objects, users: Keys, events_of: Integers | None = None) -> ReportedEvents:
+        """Return what the devices of the users with these keys send of their traces (users, events).
+
+        `events_of` (users,) is the number of events of each; all by default.
+        """
         count, events = traces.shape
         event_index = np.broadcast_to(np.arange(events), traces.shape)
-        lengths = np.full(count, events, dtype=np.int64)
+        lengths = np.full(count, events, dtype=np.int64) if events_of is None else np.minimum(events_of, events)
         if self.sampling_rate < 1:
-            reported = self.reported(users[:, None], event_index)
+            reported = self.reported(users[:, None], event_index) & (event_index < lengths[:, None])
             lengths = reported.sum(axis=1)
             # reported events first, in order; then padding, which sorts after all events
             event_index = np.where(reported, event_index, events)
@@ -81,7 +84,7 @@ class ReportingPolicy:
         event_index = event_index[:, :longest]
         if self.cap is None and self.sampling_rate == 1:
             return ReportedEvents(
-                objects=traces, event_index=event_index, lengths=lengths, rotate_after=self.rotate_after
+                objects=traces[:, :longest], event_index=event_index, lengths=lengths, rotate_after=self.rotate_after
             )
         objects = np.take_along_axis(traces, np.minimum(event_index, events - 1), axis=1)
         return ReportedEvents(objects=objects, event_index=event_index, lengths=lengths, rotate_after=self.rotate_after)

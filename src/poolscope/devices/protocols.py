@@ -138,9 +138,9 @@ RESPONSES, DEVICE = -1, -2
 class Device(Protocol):
     """A user's device: what it sends. `poolscope.inference.attack` chooses the attack on its reports.
 
-    A custom device has all three members. Where it does not memoize, the attack takes its reports as independent. One
-    that memoizes must also state the joint likelihood of its reports, as `Memoized` does: `per_device_columns` and
-    `likelihood`.
+    A custom device has all three members. Where it does not memoize, the attack takes its reports as independent,
+    unless it states how a report depends on earlier ones (`SequentialDevice`). One that memoizes must also state the
+    joint likelihood of its reports, as `Memoized` does: `per_device_columns` and `likelihood`.
 
     Examples
     --------
@@ -182,6 +182,24 @@ class MemoizingDevice(Device, Protocol):
 
     def likelihood(self, reports: Reports) -> ReportLikelihood:
         """Return the likelihood of reports of one user; values such as the cohort are read from them."""
+        ...
+
+
+@runtime_checkable
+class SequentialDevice(Device, Protocol):
+    """A device whose next report may depend on the reports before it, but not on earlier objects.
+
+    Examples
+    --------
+    >>> isinstance(ps.mechanisms.Fresh(mechanism), ps.mechanisms.SequentialDevice)
+    False
+    """
+
+    def log_likelihood(self, reports: Reports, candidate_objects: Objects) -> Floats:
+        """Return (reports, candidates) log Pr[report | earlier reports, object], up to a constant of each report.
+
+        `reports` are all reports of one user, in order of time.
+        """
         ...
 
 

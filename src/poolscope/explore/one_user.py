@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.executors import Local
-from poolscope.core.randomness import user_keys
 from poolscope.game.game import Game, popularity_draw_of
+from poolscope.game.users import user_traces
 from poolscope.inference.adversary import Adversary, report_likelihoods, stacked_pool_weights
 from poolscope.inference.attack import attack_for
 from poolscope.inference.independent import posterior_or_prior
 from poolscope.mechanisms.protocols import ReportColumn, Reports
-from poolscope.population.behavior import NONE, draw_traces, draw_users, preferences
+from poolscope.population.behavior import NONE, Preferences
 from poolscope.population.universe import Universe
 
 MAX_MEMOIZED_COUNTS = 24
@@ -71,20 +71,17 @@ def user_history(
     game: Game, user: int, seed: int, adversary: str | None = None, most: int | None = None
 ) -> UserHistory:
     """Return the history of a user of a game, up to `most` events; the last adversary attacks by default."""
-    if not 0 <= user < (len(game.recorded) if game.recorded else MAX_USERS):
+    if not 0 <= user < (game.available_users or MAX_USERS):
         raise InputError("there is no such user", value=user, place="user")
     (estimate,) = popularity_draw_of(np.array([user]), game.estimates)
     looking = _adversary(game, adversary).with_estimate(int(estimate))
-    keys, horizon = user_keys(seed, np.array([user])), min(game.horizon, most or game.horizon)
-    name: int | str = user
-    if game.recorded:
-        some = game.recorded[range(user, user + 1)]
-        name, traces = some.names[0], some.traces[:, :horizon]
-        found = some.preferences(looking.universe)
-    else:
-        drawn = draw_users(game.universe, game.behavior, keys)
-        traces = draw_traces(game.universe, game.popularity, drawn, horizon, sigma=game.sigma)
-        found = preferences(game.universe, game.popularity, drawn, looking.universe)
+    horizon = min(game.horizon, most or game.horizon)
+    drawn = user_traces(game, range(user, user + 1), seed, horizon)
+    keys, name, traces = drawn.keys, drawn.names[0], drawn.traces
+    # the preferences at the last observation count, where they change
+    all_n = drawn.truth(looking.universe)
+    last = [values.reshape(1, -1)[:, -1] for values in (all_n.gamma, all_n.delta)]
+    found = Preferences(all_n.iota.reshape(1, -1)[:, -1], *last)
     sent = game.policy.select_events(np.ascontiguousarray(traces), keys)
     count, universe = int(sent.lengths[0]), looking.universe
     asked = _counts(horizon, not game.device.memoizes)
@@ -135,7 +132,8 @@ def _adversary(game: Game, name: str | None) -> Adversary:
         raise InputError("there is no adversary who sees reports", place="adversary")
     if name is not None and name not in known:
         raise InputError("unknown adversary", value=name, place="adversary", remedy=did_you_mean(name, known))
-    return game.adversaries[-1] if name is None else game.adversaries[known.index(name)]
+    found: Adversary = game.adversaries[-1] if name is None else game.adversaries[known.index(name)]
+    return found
 
 
 def _counts(horizon: int, fresh: bool) -> list[int]:

@@ -10,7 +10,7 @@ import hashlib
 import io
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from poolscope.core.files import check_shared, unshared
 from poolscope.core.machine import check_disk, check_memory
 from poolscope.core.tables.atomic import write_bytes
 from poolscope.game.game import Game, blocks, play_block
+from poolscope.game.users import calibrated
 
 #: Users played before the first block, so that one process compiles for all.
 WARM_UP_USERS = 2
@@ -57,7 +58,9 @@ class PlayedBlock(NamedTuple):
 def block_size(game: Game, users: int, engine: Engine) -> int:
     """Return the users per block: as many as memory allows, in equal blocks for all workers."""
     rounds = -(-users // (engine.workers * game.block_users))
-    return -(-users // (engine.workers * rounds)) if engine.workers > 1 else min(game.block_users, users)
+    if engine.workers == 1:
+        return min(game.block_users, users)
+    return game.whole_calls(-(-users // (engine.workers * rounds)))
 
 
 def all_blocks(users: int, size: int) -> Iterator[Block]:
@@ -70,6 +73,7 @@ def play_blocks_to_files(
     run: BlockRun, todo: Iterable[Block], engine: Engine, tick: Tick | None = None
 ) -> Iterator[PlayedBlock]:
     """Play blocks into the folder; yield each when its file is visible."""
+    run = replace(run, game=calibrated(run.game, run.seed))
     if engine.workers > 1:
         # compiled and cached by one process: concurrent writes to Numba's cache are not safe
         for _ in engine.tasks(_warm_up, run, [range(WARM_UP_USERS)]):
@@ -105,7 +109,7 @@ def parquet_bytes(outcomes: pl.DataFrame) -> memoryview:
 
 def _warm_up(run: BlockRun, users: range, engine: Local, tick: Tick) -> None:
     """Play a few users, so that one process compiles the kernels."""
-    if run.game.recorded is None or len(run.game.recorded) >= len(users):
+    if run.game.available_users is None or run.game.available_users >= len(users):
         play_block(run.game, users, run.seed, tick, engine)
 
 
@@ -194,7 +198,8 @@ class BlockPlan:
 
 def users_to_play(game: Game, requested: int | None) -> int | None:
     """Return the number of users to play: recorded users are limited to those there are, and all of them by default."""
-    return requested if game.recorded is None else min(requested or len(game.recorded), len(game.recorded))
+    available = game.available_users
+    return requested if available is None else min(requested or available, available)
 
 
 def plan_blocks(
@@ -212,7 +217,7 @@ def plan_blocks(
 
 def default_users(game: Game, seed: int, engine: Engine) -> int:
     """Return the number of users that take about ten seconds, by a pilot run; two significant digits."""
-    own = Local(threads=engine.threads)
+    own, game = Local(threads=engine.threads), calibrated(game, seed)
     play_block(game, range(16), seed, engine=own)
     pilot = min(2048, game.block_users)
     started = time.perf_counter()

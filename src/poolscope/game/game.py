@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from poolscope.core.arguments import as_floats, check_integers, checked, is_number
-from poolscope.core.arrays import Floats, Integers, Keys, Tick
+from poolscope.core.arrays import Floats, Integers, Tick
 from poolscope.core.errors import InputError, check_count
 from poolscope.core.executors import Engine, EngineLike, Local, as_engine
 from poolscope.core.machine import available_memory
-from poolscope.core.randomness import user_keys
-from poolscope.devices.policy import ReportedEvents, ReportingPolicy
+from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device, draws_fresh
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import AttackResult, Evaluator, merge_groups, table
+from poolscope.game.users import BlockUsers, calibrated, users_of_block
 from poolscope.inference.adversary import Adversary, check_adversary, n_weight_columns
 from poolscope.inference.attack import attack_for
+from poolscope.inference.custom import USERS_PER_CALL, as_adversary, custom_block
+from poolscope.inference.independent import BlockPosteriors
 from poolscope.inference.non_private import non_private_posteriors
 from poolscope.mechanisms.protocols import Mechanism
-from poolscope.population.behavior import NONE, Behavior, Preferences, Truth, draw_traces, draw_users, preferences
+from poolscope.population.behavior import NONE, Behavior, Change
 from poolscope.population.popularity import uniform
+from poolscope.population.population import Population
 from poolscope.population.recorded import RecordedUsers
 from poolscope.population.universe import Universe
 
@@ -45,11 +47,15 @@ class Game:
     recorded : recorded users with their objects; then nothing is drawn.
     device : what the users' devices send of the picked objects.
     policy : for which events they send it, and under which pseudonyms.
-    adversaries : the attackers; all see the same reports.
+    adversaries : the attackers; all see the same reports. An attack of one's own (`Attack`) becomes an `Adversary` who
+        knows popularity and behavior of the users, unless it is given as the `attack` of an adversary.
     observations : increasing counts of events at which outcomes are recorded; of reports, if all events are reported.
     sigma : perturbation of each user's own popularity.
     non_private : whether to also play the identity mechanism, with priors of the adversaries (`reference_belief`).
     threshold : a confidence at which users count as exposed, in addition to the default ones.
+    population : users of one's own, instead of synthetic ones.
+    habits : concentration c of each user's own popularity, which is drawn from Dirichlet(c * popularity).
+    change : when how many of the users prefer another pool; the truth after n events is the pool at the n-th.
 
     Examples
     --------
@@ -60,7 +66,7 @@ class Game:
     universe: Universe
     popularity: Floats
     device: Device
-    adversaries: Sequence[Adversary]
+    adversaries: Sequence[Any]
     observations: Sequence[int]
     behavior: Behavior = field(default_factory=Behavior)
     sigma: float = 0.0
@@ -68,6 +74,9 @@ class Game:
     recorded: RecordedUsers | None = None
     policy: ReportingPolicy = field(default_factory=ReportingPolicy)
     threshold: float | None = None
+    population: Population | None = None
+    habits: float | None = None
+    change: Change | None = None
 
     def __post_init__(self) -> None:
         check_integers("observations", self.observations, 1)
@@ -86,7 +95,11 @@ class Game:
             rule = f"popularity must be a finite number of at least 0 for each of {self.universe.size} objects"
             raise InputError(rule, value=popularity.shape)
         attack_for(self.device)
-        for adversary in self._sequence("adversaries"):
+        self._check_users()
+        known = "popularity and behavior known exactly"
+        own = [as_adversary(a, self.universe, popularity, self.behavior, known=known) for a in self._listed()]
+        object.__setattr__(self, "adversaries", own)
+        for adversary in own:
             check_adversary(adversary)
             if adversary.universe.size != self.universe.size:
                 rule = f"the universe of adversary {adversary.name!r} must have the game's {self.universe.size} objects"
@@ -100,17 +113,30 @@ class Game:
             raise InputError(f"no pool may be called {NONE!r} where users may prefer none", value=NONE)
         if not isinstance(self.non_private, bool):
             raise InputError("non_private must be true or false", value=self.non_private)
-        if self.recorded is not None and not isinstance(self.recorded, RecordedUsers):
-            raise InputError("recorded must be Recorded users", value=self.recorded)
         names = [a.name for a in self.adversaries] + [NON_PRIVATE] * self.non_private
         if not names or len(set(names)) < len(names):
             raise InputError("adversaries must be there and have names of their own", value=names)
 
-    def _sequence(self, name: str) -> Sequence[Any]:
-        values = getattr(self, name)
-        if not isinstance(values, Sequence):
-            raise InputError(f"{name} must be a list", value=values)
-        return values
+    def _listed(self) -> Sequence[Any]:
+        if not isinstance(self.adversaries, Sequence):
+            raise InputError("adversaries must be a list", value=self.adversaries)
+        return self.adversaries
+
+    def _check_users(self) -> None:
+        """Check where users come from: only synthetic ones have habits, a perturbation or a change."""
+        if self.recorded is not None and not isinstance(self.recorded, RecordedUsers):
+            raise InputError("recorded must be Recorded users", value=self.recorded)
+        if self.population is not None and not isinstance(self.population, Population):
+            remedy = "made by Population.from_traces or Population.from_function"
+            raise InputError("population must be a Population", value=type(self.population).__name__, remedy=remedy)
+        if self.change is not None and not isinstance(self.change, Change):
+            raise InputError("change must be a Change", value=self.change)
+        if self.habits is not None and not (is_number(self.habits) and 0 < self.habits < inf):
+            raise InputError("habits must be finite and positive", value=self.habits)
+        given = {"recorded": self.recorded, "population": self.population, "habits": self.habits or self.change}
+        if sum(value is not None for value in given.values()) > 1 or (self.habits and self.sigma):
+            rule = "users must be recorded, or of a population, or synthetic with habits or sigma"
+            raise InputError(rule, value=[name for name, value in given.items() if value is not None])
 
     @property
     def mechanism(self) -> Mechanism:
@@ -152,7 +178,9 @@ class Game:
         pools answer another question and do not count. Without any other, the priors are uniform.
         """
         k, truth = self.universe.k, self.recorded.fitted if self.recorded else self.behavior
-        beliefs = [a.belief for a in self.adversaries if np.array_equal(a.universe.pool_of, self.universe.pool_of)]
+        beliefs: list[Behavior] = [
+            a.belief for a in self.adversaries if np.array_equal(a.universe.pool_of, self.universe.pool_of)
+        ]
         for belief in beliefs:
             same = np.allclose(belief.pool_prior(k), truth.pool_prior(k), rtol=0.0, atol=1e-12)
             if same and belief.polarization == truth.polarization and belief.none == truth.none:
@@ -162,9 +190,16 @@ class Game:
     def prior_success(self, adversary: str) -> float | None:
         """Return how often the best guess without reports is right; None for recorded users and for other pools."""
         own = next((a.universe for a in self.adversaries if a.name == adversary), self.universe)
-        if self.recorded is not None or not np.array_equal(own.pool_of, self.universe.pool_of):
+        other = not np.array_equal(own.pool_of, self.universe.pool_of)
+        if self.recorded is not None or self.population is not None or other:
             return None
-        return float(self.behavior.hypothesis_prior(self.universe.k).max())
+        prior = self.behavior.hypothesis_prior(self.universe.k)
+        if self.change is None:
+            return float(prior.max())
+        # who changes prefers each of the other pools equally often; the bound holds before and after the change
+        k, moved = self.universe.k, prior.copy()
+        moved[:k] = (prior[:k].sum() - prior[:k]) / (k - 1)
+        return float(max(prior.max(), ((1 - self.change.share) * prior + self.change.share * moved).max()))
 
     def epsilon(self, adversary: str) -> float:
         """Return the epsilon of each independent report; infinite for objects, and where devices memoize."""
@@ -176,7 +211,19 @@ class Game:
         """Users per block; fewer where little memory is available, as in a small container."""
         free = available_memory()
         budget = BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // MEMORY_SHARE)
-        return int(np.clip(budget // self.bytes_a_user, 1, attack_for(self.device).max_users))
+        return self.whole_calls(int(np.clip(budget // self.bytes_a_user, 1, attack_for(self.device).max_users)))
+
+    def whole_calls(self, users: int) -> int:
+        """Return a number of users per block, rounded up such that attacks of one's own get the same users together."""
+        own = any(adversary.attack is not None for adversary in self.adversaries)
+        return -(-users // USERS_PER_CALL) * USERS_PER_CALL if own else users
+
+    @property
+    def available_users(self) -> int | None:
+        """The number of users that there are; None where any number can be drawn."""
+        if self.population is not None:
+            return self.population.size
+        return None if self.recorded is None else len(self.recorded)
 
     @property
     def bytes_a_user(self) -> int:
@@ -205,7 +252,9 @@ def play(
     (800, ['strong', 'non-private'])
     """
     check_count("users", users)
-    engine = as_engine(engine)
+    engine, game = as_engine(engine), calibrated(game, seed)
+    if game.available_users is not None and users > game.available_users:
+        raise InputError(f"users must be at most the {game.available_users} of the population", value=users)
     return in_order(play_blocks(game, blocks(users, game.block_users), seed, engine, tick))
 
 
@@ -240,6 +289,7 @@ def play_block(
     the block.
     """
     engine, tick = engine or Local(threads=1), tick or (lambda _: None)
+    game = calibrated(game, seed)
     drawn_users = users_of_block(game, users, seed, engine)
     if game.estimates == 1:
         attacked = list(_attacked(game, game.adversaries, drawn_users, game.non_private, engine, tick))
@@ -254,7 +304,7 @@ def play_block(
         attacked = merge_groups(groups, estimate, redrawn)
         if game.non_private:
             attacked += _attacked(game, [], drawn_users, True, engine, lambda _: None)
-    return table(drawn_users.names, game.observations, attacked, recorded=game.recorded is not None)
+    return table(drawn_users.names, game.observations, attacked, recorded=game.available_users is not None)
 
 
 def popularity_draw_of(users: Integers, estimates: int) -> Integers:
@@ -268,39 +318,6 @@ def popularity_draw_of(users: Integers, estimates: int) -> Integers:
     first = np.where(users < estimates, 0, estimates << power)
     out: Integers = (users - first) >> power
     return out
-
-
-class BlockUsers(NamedTuple):
-    """Some users of a game: their keys and names, their preferences, and what their devices send."""
-
-    keys: Keys
-    names: pl.Series
-    truth: Truth
-    sent: ReportedEvents
-
-    def some(self, rows: Integers) -> BlockUsers:
-        """Return some of the users."""
-
-        def truth(universe: Universe) -> Preferences:
-            found = self.truth(universe)
-            return Preferences(found.iota[rows], found.gamma[rows], found.delta[rows])
-
-        return BlockUsers(self.keys[rows], self.names[rows], truth, self.sent[rows])
-
-
-def users_of_block(game: Game, users: range, seed: int, engine: Local) -> BlockUsers:
-    """Return the users with these numbers, drawn or recorded."""
-    keys = user_keys(seed, np.arange(users.start, users.stop))
-    if game.recorded:
-        some = game.recorded[users]
-        names, traces = some.names, some.traces[:, : game.horizon]
-        truth: Truth = some.preferences
-    else:
-        drawn = draw_users(game.universe, game.behavior, keys)
-        names = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
-        traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, threads=engine.map)
-        truth = partial(preferences, game.universe, game.popularity, drawn)
-    return BlockUsers(keys, names, truth, game.policy.select_events(np.ascontiguousarray(traces), keys))
 
 
 def _attacked(
@@ -318,12 +335,20 @@ def _attacked(
         threshold=game.threshold,
         none=game.allows_no_pool,
     )
-    if adversaries:
+    builtin = [adversary for adversary in adversaries if adversary.attack is None]
+    found: Iterator[BlockPosteriors] = iter(())
+    if builtin:
         attack = attack_for(game.device)
-        found = attack.posteriors(sent, drawn_users.keys, adversaries, game.observations, engine, tick)
+        found = iter(attack.posteriors(sent, drawn_users.keys, builtin, game.observations, engine, tick))
         left = 1.0 - attack.precomputed_share
-        for adversary, posteriors in zip(adversaries, found, strict=True):
-            yield evaluator.evaluate(adversary, posteriors, left / len(adversaries))
+    for adversary in adversaries:
+        if adversary.attack is None:
+            posteriors = next(found)
+        else:
+            who = drawn_users.keys, drawn_users.numbers
+            posteriors = custom_block(adversary, game.device, sent, *who, game.observations)
+        yield evaluator.evaluate(adversary, posteriors, left / len(adversaries))
+    if adversaries:
         left = 0.0
     if non_private:
         reference = game.reference

@@ -11,13 +11,19 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from poolscope.core.arguments import as_floats, check_integers, checked
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Tick
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import user_keys
 from poolscope.devices.policy import ReportedEvents
 from poolscope.game.columns import CONFIDENCE_MCSE, ESTIMATE, MINUS_MCSE, PLUS_MCSE, exposed_columns
+from poolscope.game.users import SimulatedTruth, observed_pools
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.independent import BlockPosteriors, decide, reports_at_longest_pseudonym
+from poolscope.inference.custom import SUM_TOLERANCE
+from poolscope.inference.independent import BlockPosteriors, decide, guesses, reports_at_longest_pseudonym
+from poolscope.kernels.decision import first_confident
 from poolscope.population.behavior import NONE, Truth
 
 
@@ -25,6 +31,7 @@ from poolscope.population.behavior import NONE, Truth
 class AttackResult:
     """The result of one adversary on some users: arrays (users, observations); exposed: columns (users,), -1 for never.
 
+    gamma, delta, truth : (users,), or (users, observations) where preferences change.
     mcse : Monte Carlo standard error of the confidence; None where there is none.
     exposed : with an error, also the columns plus and minus it.
     estimate : (users,) index of the estimate that each user played against; None where there is a single popularity.
@@ -100,9 +107,9 @@ def table(
                         "user": users,
                         "adversary": pl.repeat(a.adversary, len(users), dtype=names, eager=True),
                         "n": pl.repeat(n, len(users), dtype=pl.Int32, eager=True),
-                        "pool": name_of.gather(a.truth),
-                        "gamma": a.gamma,
-                        "delta": a.delta,
+                        "pool": name_of.gather(_at(a.truth, o)),
+                        "gamma": _at(a.gamma, o),
+                        "delta": _at(a.delta, o),
                         "guess": name_of.gather(a.guess[:, o]),
                         "confidence": a.confidence[:, o],
                         "posterior_true": a.posterior_true[:, o],
@@ -114,6 +121,11 @@ def table(
                 )
             )
     return pl.concat(frames)
+
+
+def _at(values: NDArray[Any], observation: int) -> NDArray[Any]:
+    """Return the values at an observation count; those that never change have one column."""
+    return values if values.ndim == 1 else np.ascontiguousarray(values[:, observation])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,6 +162,7 @@ class Evaluator:
         shape, levels = (len(self.keys), len(self.observations)), exposed_columns(self.threshold)
         thresholds = np.unique(list(levels.values()))
         truth, gamma, delta = self.truth(adversary.universe)
+        preferred = np.broadcast_to(truth.reshape(len(truth), -1), shape)
         guess = np.empty(shape, dtype=np.int64)
         confidence, of_truth = np.empty((2, *shape))
         error = np.zeros(shape) if posteriors.sampled else None
@@ -158,21 +171,20 @@ class Evaluator:
         exposed = np.empty((len(ends), len(self.keys), len(thresholds)), dtype=np.int32)
         counts = reports_at_longest_pseudonym(self.sent.counts(self.observations), posteriors.rotate_after)
 
-        def some(start: int) -> None:
-            rows = slice(start, min(start + posteriors.chunk_users, len(self.keys)))
+        def some(rows: slice) -> None:
             found = decide(
                 adversary, *posteriors.compute(rows), counts[rows], counts[rows], self.keys[rows], thresholds
             )
             guess[rows], confidence[rows], exposed[:, rows] = found.guess, found.confidence, found.exposed
             # users who prefer no pool have no posterior where that is no hypothesis
-            held = truth[rows] < found.posterior.shape[2]
-            own = np.take_along_axis(found.posterior, np.where(held, truth[rows], 0)[:, None, None], axis=2)[:, :, 0]
-            of_truth[rows] = np.where(held[:, None], own, 0.0)
+            held = preferred[rows] < found.posterior.shape[2]
+            own = np.take_along_axis(found.posterior, np.where(held, preferred[rows], 0)[:, :, None], axis=2)[:, :, 0]
+            of_truth[rows] = np.where(held, own, 0.0)
             if error is not None:
                 error[rows] = found.mcse
             self.tick(share * (rows.stop - rows.start))
 
-        for _ in self.threads(some, range(0, len(self.keys), posteriors.chunk_users)):
+        for _ in self.threads(some, posteriors.chunks(len(self.keys))):
             pass
         events = [self.sent.events(first.astype(np.int64)).astype(np.int32) for first in exposed]
         return AttackResult(
@@ -191,3 +203,67 @@ class Evaluator:
             },
             mcse=error,
         )
+
+
+@checked
+def outcomes_of(
+    name: str,
+    posterior: ArrayLike,
+    truth: SimulatedTruth | Sequence[int] | Integers,
+    observations: Sequence[int],
+    *,
+    pools: Sequence[str] | None = None,
+) -> pl.DataFrame:
+    """Return the outcome table of given posteriors, which every metric takes.
+
+    Parameters
+    ----------
+    name : of the attack.
+    posterior : (users, observations, pools) after each of these numbers of reports.
+    truth : what `simulate` returns; or the number of each user's preferred pool, (users,) or (users, observations).
+    pools : names of the pools, by default those of `simulate`, else their numbers.
+
+    Users count as exposed at the first of the observation counts at which a posterior reaches the threshold. Ties are
+    broken at random, by the keys of `simulate`, else by the user's position.
+
+    Examples
+    --------
+    >>> outcomes = ps.outcomes_of("mine", [[[0.9, 0.1]], [[0.4, 0.6]]], [0, 1], [30])
+    >>> outcomes["guess"].to_list(), ps.metrics.precision(outcomes, seed=1).value
+    (['0', '1'], 1.0)
+    """
+    check_integers("observations", observations, 1)
+    found = as_floats("posterior", posterior)
+    if found.ndim != 3 or found.shape[1] != len(observations) or not found.size:
+        raise InputError(f"posterior must be (users, {len(observations)}, pools)", value=found.shape)
+    if not np.all(np.isfinite(found) & (found >= 0)) or np.any(np.abs(found.sum(axis=2) - 1) > SUM_TOLERANCE):
+        raise InputError("each row of a posterior must be finite, at least 0 and sum to 1")
+    users, counts, k = found.shape
+    preferred = observed_pools(truth, users, counts)
+    known = truth if isinstance(truth, SimulatedTruth) else None
+    names = tuple(pools or (known.pool_names if known else map(str, range(max(k, int(preferred.max()) + 1)))))
+    if len(names) < k or preferred.min() < 0 or preferred.max() >= len(names):
+        raise InputError(f"there must be a pool for each of {k} columns and of the truth", value=len(names))
+    levels = exposed_columns(None)
+    thresholds = np.unique(list(levels.values()))
+    keys = known.keys if known else user_keys(0, np.arange(users))
+    numbers = np.broadcast_to(np.asarray(observations), (users, counts))
+    guess, confidence = guesses(found, keys, numbers.astype(np.int64))
+    first = np.empty((users, len(thresholds)), dtype=np.int32)
+    first_confident(np.ascontiguousarray(found), thresholds, first)
+    dates = np.where(first < 0, -1, np.append(np.asarray(observations, dtype=np.int32), -1)[first]).astype(np.int32)
+    inside = preferred < k
+    own = np.take_along_axis(found, np.where(inside, preferred, 0)[:, :, None], axis=2)[:, :, 0]
+    unknown = np.full(users, np.nan)
+    result = AttackResult(
+        adversary=name,
+        pool_names=names,
+        gamma=known.gamma if known else unknown,
+        delta=known.delta if known else unknown,
+        truth=preferred,
+        guess=guess,
+        confidence=confidence,
+        posterior_true=np.where(inside, own, 0.0),
+        exposed={column: dates[:, np.searchsorted(thresholds, level)] for column, level in levels.items()},
+    )
+    return table(pl.Series(np.arange(users, dtype=np.int64)), observations, [result])

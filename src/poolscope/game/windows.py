@@ -9,7 +9,8 @@ import numpy as np
 from poolscope.core.arrays import Floats, positions
 from poolscope.core.executors import Local
 from poolscope.devices.protocols import MemoizingDevice, memoizes
-from poolscope.game.game import Game, users_of_block
+from poolscope.game.game import Game
+from poolscope.game.users import users_of_block
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.link_scores import link_scores
 from poolscope.mechanisms.protocols import Reports

@@ -13,6 +13,7 @@ from typing import Any
 from poolscope.core.arguments import checked
 from poolscope.core.executors import EngineLike
 from poolscope.core.progress import SILENT, Progress
+from poolscope.scenario.attacks import AttackSpec
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows import compare as comparing
 from poolscope.workflows.advise import advise as advising
@@ -33,6 +34,7 @@ def audit(
     threshold: float | None = None,
     epsilon: float | None = None,
     mechanism: str | None = None,
+    attacks: Sequence[AttackSpec] = (),
     engine: EngineLike | None = None,
     resume: bool = False,
     html: bool = True,
@@ -45,6 +47,8 @@ def audit(
     users : number of users; by default the scenario's, or as many as take about ten seconds.
     observations, threshold, epsilon, mechanism : replace those of the scenario; a new mechanism has the parameters
         that `compare` gives it. To resume the run, pass the same values.
+    attacks : further attacks, each a built-in name, a class or instance (`Attack`), or "module:Class". They have the
+        assumptions of the scenario's last adversary.
     engine : where blocks of users run: `Local`, `Dask`, or anything with a ``map`` (an executor of
         ``concurrent.futures``, a Dask client); by default the threads of this process.
     html : whether to write the HTML report, ``report.html``.
@@ -68,6 +72,7 @@ def audit(
         threshold=threshold,
         epsilon=epsilon,
         mechanism=mechanism,
+        attacks=attacks,
         engine=engine,
         resume=resume,
         progress=progress,
@@ -91,6 +96,7 @@ def compare(
     estimate_from: int = DEFAULT_REPORTS,
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
+    attacks: Sequence[AttackSpec] = (),
     engine: EngineLike | None = None,
     out: str | PathLike[str] | None = None,
     html: bool = True,
@@ -108,6 +114,7 @@ def compare(
     seed : users, objects and random draws are the same for every configuration.
     estimate_from : number of reports of the frequency estimate.
     observations, threshold : replace those of the scenario; results are at the largest count.
+    attacks : further attacks, as of `audit`.
     out : a new folder for ``comparison.json`` and, temporarily, for outcomes, which workers on other machines must be
         able to read; by default outcomes are in the system's temporary folder.
     html : whether to write the HTML report, ``comparison.html`` into ``out`` where there is one.
@@ -128,6 +135,7 @@ def compare(
         estimate_from=estimate_from,
         observations=observations,
         threshold=threshold,
+        attacks=attacks,
         engine=engine,
         out=out,
         progress=progress,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from poolscope.mechanisms.protocols import Mechanism, PoolWeights
 from poolscope.population.behavior import NONE, Behavior
 from poolscope.population.popularity import uniform, within_pools
 from poolscope.population.universe import Universe
+
+if TYPE_CHECKING:
+    from poolscope.inference.custom import Attack, ScoringAttack
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +38,7 @@ class Adversary:
         independent.
     redraws : the same adversary with further draws of an estimated popularity. Users play in groups, each against an
         estimate of its own, so that intervals include the variance of the estimate.
+    attack : an attack of one's own with these assumptions; None for the built-in attack on the device.
 
     Examples
     --------
@@ -49,6 +54,7 @@ class Adversary:
     phrase: str = ""
     knows_memoization: bool = True
     redraws: tuple[Adversary, ...] = ()
+    attack: Attack | ScoringAttack | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -65,6 +71,10 @@ class Adversary:
             )
         if np.any(~np.isfinite(popularity)) or np.any(popularity < 0):
             raise InputError("popularity must be finite and not negative")
+        methods = (getattr(self.attack, name, None) for name in ("posteriors", "scores"))
+        if self.attack is not None and not any(map(callable, methods)):
+            rule = "an adversary's attack must have a method posteriors or scores"
+            raise InputError(rule, value=type(self.attack).__name__)
 
     @property
     def k(self) -> int:
@@ -99,7 +109,7 @@ class Adversary:
 
 
 #: Methods that a subclass cannot override: the device determines the attack, which reads only the adversary's fields.
-NEVER_CALLED = ("posterior", "posteriors", "likelihood", "log_likelihood", "attack", "guess")
+NEVER_CALLED = ("posterior", "posteriors", "likelihood", "log_likelihood", "guess")
 
 
 def check_adversary(adversary: object) -> None:
@@ -109,7 +119,7 @@ def check_adversary(adversary: object) -> None:
     for name in NEVER_CALLED:
         if hasattr(adversary, name):
             rule = f"an adversary's own {name} is never called: its assumptions are its fields"
-            remedy = "call it yourself on the reports, or give the likelihoods to posterior_of_likelihood"
+            remedy = "write an attack of your own (poolscope.Attack)"
             raise InputError(rule, value=type(adversary).__name__, remedy=remedy)
 
 
@@ -143,16 +153,24 @@ def posterior_block(
     mechanism: Mechanism, adversary: Adversary, support_mass: Floats, lengths: NDArray[np.int64]
 ) -> Floats:
     """Return posteriors (users, n + 1, hypotheses) from support masses (users, n, k + 1)."""
-    _, n, _ = support_mass.shape
+    offset, scale = mechanism.likelihood_offset, mechanism.likelihood_scale
+    return posterior_of_masses(adversary, support_mass, lengths, offset, scale)
+
+
+def posterior_of_masses(
+    adversary: Adversary, mass: Floats, lengths: NDArray[np.int64], likelihood_offset: float, likelihood_scale: float
+) -> Floats:
+    """Return posteriors (users, n + 1, hypotheses); likelihoods are likelihood_offset + likelihood_scale * mass."""
+    _, n, _ = mass.shape
     # without neutral objects the relevant interest is one, whatever its prior
     interest = axis(adversary.belief.interest, n) if adversary.universe.neutral_size else point_axis()
     polarization, prior = axis(adversary.belief.polarization, n), adversary.belief.pool_prior(adversary.k)
     axes = interest, polarization
     return posteriors(
-        support_mass,
+        mass,
         lengths,
-        mechanism.likelihood_offset,
-        mechanism.likelihood_scale,
+        likelihood_offset,
+        likelihood_scale,
         *axes,
         prior,
         adversary.belief.none,

@@ -8,21 +8,26 @@ from typing import Any, cast
 from poolscope.core.arguments import check_integers
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
-from poolscope.devices.protocols import Device, Fresh, MemoizingDevice
+from poolscope.devices.protocols import Device, Fresh, MemoizingDevice, SequentialDevice
 from poolscope.inference.adversary import Adversary, check_adversary
-from poolscope.inference.independent import Attack, IndependentReportsAttack, lengths_of
+from poolscope.inference.independent import DeviceAttack, IndependentReportsAttack, lengths_of
 from poolscope.inference.memoized.attack import MemoizedReportsAttack
+from poolscope.inference.sequential import SequentialReportsAttack
 from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 
 
-def attack_for(device: Device) -> Attack:
-    """Return the attack on a device: by memoized responses where it memoizes, else the paper's."""
+def attack_for(device: Device) -> DeviceAttack:
+    """Return the attack on a device: by memoized responses where it memoizes, by earlier reports where it states how
+    they matter, else the paper's.
+    """
     if not isinstance(device, Device):
         lacking = [name for name in ("mechanism", "memoizes", "send") if not hasattr(device, name)]
         rule = f"must be a device, which has {', '.join(lacking)}"
         raise InputError(rule, value=type(device).__name__, remedy="for example Fresh(mechanism)")
     if not device.memoizes:
+        if isinstance(device, SequentialDevice):
+            return SequentialReportsAttack(device)
         return IndependentReportsAttack(device)
     if not isinstance(device, MemoizingDevice):
         rule = "a device that memoizes must have per_device_columns and likelihood"

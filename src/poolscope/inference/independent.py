@@ -37,15 +37,23 @@ class BlockPosteriors(NamedTuple):
     chunk_users : number of users that a thread should compute at a time.
     rotate_after : reports after which the adversary only knows what a new pseudonym has sent; None for never.
     sampled : whether the posteriors have Monte Carlo errors.
+    slices : the slices to compute, in order, where not any `chunk_users` users can be computed together.
     """
 
     compute: Callable[[slice], tuple[Floats, Floats | None]]
     chunk_users: int
     rotate_after: int | None = None
     sampled: bool = False
+    slices: tuple[slice, ...] | None = None
+
+    def chunks(self, users: int) -> tuple[slice, ...]:
+        """Return the slices of this many users that are computed one at a time."""
+        if self.slices is not None:
+            return self.slices
+        return tuple(slice(a, min(a + self.chunk_users, users)) for a in range(0, users, self.chunk_users))
 
 
-class Attack(Protocol):
+class DeviceAttack(Protocol):
     """The attack on the reports of one kind of device."""
 
     @property

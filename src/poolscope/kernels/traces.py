@@ -29,20 +29,22 @@ def draw_objects(cumulative, keys, out):
 
 
 @njit(inline="always")
+def _draw_section(u, gamma, delta, iota, k):
+    """Return the section of an event by eq. (user_behavior): 0 is the neutral pool, i is the pool i - 1."""
+    if u >= gamma:
+        return 0
+    if u < gamma * delta:
+        return iota + 1
+    # the remainder of u is uniform over the k - 1 alternative pools
+    other = min(k - 2, int((u - gamma * delta) / (gamma - gamma * delta) * (k - 1)))
+    return other + 1 if other < iota else other + 2
+
+
+@njit(inline="always")
 def _draw_trace(key, gamma, delta, iota, k, order, starts, cumulative, out):
-    """Draw a trace by eq. (user_behavior): section 0 is the neutral pool, section i the pool i - 1; sections are runs
-    of `order`.
-    """
+    """Draw a trace; sections are runs of `order`."""
     for t in range(out.shape[0]):
-        u = uniform(key, 2 * t)
-        if u >= gamma:
-            section = 0
-        elif u < gamma * delta:
-            section = iota + 1
-        else:
-            # the remainder of u is uniform over the k - 1 alternative pools
-            other = min(k - 2, int((u - gamma * delta) / (gamma - gamma * delta) * (k - 1)))
-            section = other + 1 if other < iota else other + 2
+        section = _draw_section(uniform(key, 2 * t), gamma, delta, iota, k)
         begin, end = starts[section], starts[section + 1]
         target = uniform(key, 2 * t + 1) * cumulative[end - 1]
         out[t] = order[_search(cumulative, begin, end, target)]
@@ -110,3 +112,31 @@ def draw_own_traces(
             cumulative,
             out[user],
         )
+
+
+@njit(nogil=True, cache=True)
+def draw_habitual_traces(
+    keys, gamma, delta, iota, later, after, k, order, starts, cumulative, concentration, n_drawn, drawn, out
+):
+    """Draw traces of users who each have a popularity from a Dirichlet distribution, and may change their pool.
+
+    Events from index `after` on prefer the pool `later` (users,). Within section s, the popularity is Dirichlet with
+    mean `cumulative` and `concentration[s]`. It is integrated out: the next object of a section is an earlier one of
+    it, or a new draw, as in the urn of Blackwell and MacQueen (1973). n_drawn (sections,) and drawn (sections, events)
+    are scratch.
+    """
+    for user in range(keys.shape[0]):
+        n_drawn[:] = 0
+        for t in range(out.shape[1]):
+            pool = iota[user] if t < after else later[user]
+            section = _draw_section(uniform(keys[user], 2 * t), gamma[user], delta[user], pool, k)
+            begin, end, before = starts[section], starts[section + 1], n_drawn[section]
+            urn = uniform(keys[user], 2 * t + 1) * (concentration[section] + before)
+            if urn < before:
+                z = drawn[section, int(urn)]
+            else:
+                target = (urn - before) / concentration[section] * cumulative[end - 1]
+                z = order[_search(cumulative, begin, end, target)]
+            drawn[section, before] = z
+            n_drawn[section] += 1
+            out[user, t] = z

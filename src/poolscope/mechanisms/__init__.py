@@ -61,6 +61,7 @@ __all__ = [
     "ReportedEvents",
     "ReportingPolicy",
     "Reports",
+    "SequentialDevice",
     "SpotMe",
     "SubsetSelection",
     "SupportProbabilities",
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
         NoisyBits,
         NoisyValues,
         ReportLikelihood,
+        SequentialDevice,
         reports_of,
     )
     from poolscope.devices.registry import MECHANISMS, make, with_instantaneous_round
@@ -138,6 +140,7 @@ else:
         "IdenticalReports": "devices.protocols",
         "Identity": "mechanisms.grr",
         "MemoizingDevice": "devices.protocols",
+        "SequentialDevice": "devices.protocols",
         "MemoizedFlips": "devices.memoized",
         "MemoizedHash": "devices.memoized",
         "MemoizedPositions": "devices.memoized",

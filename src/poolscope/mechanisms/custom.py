@@ -16,7 +16,7 @@ from scipy import special
 from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.core.keyed import uniforms
+from poolscope.core.keyed_random import uniforms
 from poolscope.mechanisms.protocols import (
     HasLikelihood,
     PoolWeights,

@@ -186,6 +186,8 @@ def users_in_words(game: Game) -> str:
     """Return who plays, as "synthetic users with uniform interest and polarization"."""
     if game.recorded is not None:
         return "recorded users"
+    if game.population is not None:
+        return "users of a custom population"
     own = game.behavior
     text = f"synthetic users with {_of(own.interest, 'interest')} and {_of(own.polarization, 'polarization')}"
     if own.interest == own.polarization:
@@ -195,6 +197,10 @@ def users_in_words(game: Game) -> str:
         text += f", each pool preferred by {100 * prior.min():.2g} to {100 * prior.max():.2g}%"
     if own.none:
         text += f", {100 * own.none:.2g}% without a preferred pool"
+    if game.habits is not None:
+        text += f", individual popularity (Dirichlet, concentration {game.habits:g})"
+    if game.change is not None:
+        text += f", {100 * game.change.share:.2g}% of whom prefer another pool after {game.change.after} events"
     return text if game.sigma == 0 else f"{text}, individual popularity (sigma {game.sigma:g})"
 
 

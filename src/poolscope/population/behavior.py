@@ -7,14 +7,14 @@ objects even where they are equal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.core.arguments import as_floats
+from poolscope.core.arguments import as_floats, check_integer, is_number
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import KeyStream, children
@@ -92,8 +92,34 @@ def _check_density(name: str, density: object) -> None:
         raise InputError(f"{name} must be a density that can be hashed", value=type(density).__name__) from None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A change of preferred pools.
+
+    Parameters
+    ----------
+    after : number of events before the change.
+    share : probability that a user prefers another pool from then on, each of the others with equal probability.
+
+    Examples
+    --------
+    >>> ps.Change(after=90, share=0.3).share
+    0.3
+    """
+
+    after: int
+    share: float
+
+    def __post_init__(self) -> None:
+        check_integer("after", self.after, 1)
+        if not (is_number(self.share) and 0 <= self.share <= 1):
+            raise InputError("share must be a probability", value=self.share)
+
+
 class Preferences(NamedTuple):
     """Preferred pool, relevant interest and polarization of each user, (users,), for a given set of pools.
+
+    They are (users, observations) where preferences change.
 
     A user who prefers none of the k pools has iota = k, gamma = 0 and delta = NaN.
     """
@@ -145,6 +171,17 @@ def draw_users(universe: Universe, behavior: Behavior, keys: Keys) -> Users:
     return Users(keys=keys, gamma=gamma, delta=delta, iota=iota)
 
 
+def later_pools(universe: Universe, change: Change, users: Users) -> NDArray[np.int64]:
+    """Return (users,) the preferred pools after a change; users who prefer no pool never change."""
+    stream, k = children(users.keys, KeyStream.BEHAVIOR), universe.k
+    draws = np.empty((2, len(users.keys)))
+    for i in range(2):
+        uniforms(stream, 4 + i, draws[i])
+    other = np.minimum((draws[1] * (k - 1)).astype(np.int64), k - 2)
+    new = other + (other >= users.iota)
+    return np.where((draws[0] < change.share) & (users.iota < k), new, users.iota)
+
+
 def preferences(universe: Universe, popularity: Floats, users: Users, pools: Universe) -> Preferences:
     """Return the preferences of users with respect to other pools of the same objects, such as an adversary's.
 
@@ -173,23 +210,58 @@ def _drawable(users: Users, k: int) -> tuple[NDArray[np.int64], Floats]:
 
 
 def draw_traces(
-    universe: Universe, popularity: Floats, users: Users, length: int, *, sigma: float = 0.0, threads: Map = map
+    universe: Universe,
+    popularity: Floats,
+    users: Users,
+    length: int,
+    *,
+    sigma: float = 0.0,
+    habits: float | None = None,
+    change: Change | None = None,
+    threads: Map = map,
 ) -> Objects:
-    """Draw (users, length) objects by eq. (user_behavior); with sigma > 0 each user has a perturbed popularity."""
+    """Draw (users, length) objects by eq. (user_behavior).
+
+    With sigma > 0 each user has a perturbed popularity. With `habits`, a user's own popularity is drawn from
+    Dirichlet(habits * popularity). With `change`, some users prefer another pool from an event on.
+    """
+    if change is not None and habits is None:
+        first, second = (
+            draw_traces(universe, popularity, some, length, sigma=sigma, threads=threads)
+            for some in (users, replace(users, iota=later_pools(universe, change, users)))
+        )
+        first[:, change.after :] = second[:, change.after :]
+        return first
     order, starts = _by_section(universe)
     keys, perturbation_keys = children(users.keys, KeyStream.TRACE), children(users.keys, KeyStream.TASTE)
     within = within_pools(universe, popularity)
     cumulative = np.concatenate([np.cumsum(within[order[a:b]]) for a, b in pairwise(starts)])
     out = np.empty((len(keys), length), dtype=np.int64)
     iota, delta = _drawable(users, universe.k)
+    later = iota if change is None else np.minimum(later_pools(universe, change, users), universe.k - 1)
+    mass = np.bincount(universe.pool_of + 1, weights=popularity / np.sum(popularity), minlength=universe.k + 1)
 
     def draw_chunk(start: int) -> None:
         chunk = slice(start, start + USERS_PER_CHUNK)
         who = users.gamma[chunk], delta[chunk], iota[chunk], universe.k, order, starts
-        if sigma > 0:
-            scratch = np.empty(universe.size), np.empty(universe.size)
+        if habits is not None:
+            after = length if change is None else change.after
+            scratch = np.zeros(universe.k + 1, dtype=np.int64), np.zeros((universe.k + 1, length), dtype=np.int64)
+            kernels.draw_habitual_traces(
+                keys[chunk],
+                *who[:3],
+                later[chunk],
+                after,
+                *who[3:],
+                cumulative,
+                habits * mass,
+                *scratch,
+                out[chunk],
+            )
+        elif sigma > 0:
+            perturbed = np.empty(universe.size), np.empty(universe.size)
             kernels.draw_own_traces(
-                keys[chunk], perturbation_keys[chunk], *who, popularity, sigma, *scratch, out[chunk]
+                keys[chunk], perturbation_keys[chunk], *who, popularity, sigma, *perturbed, out[chunk]
             )
         else:
             kernels.draw_traces(keys[chunk], *who, cumulative, out[chunk])

@@ -34,7 +34,7 @@ from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.channel import MAX_CELLS, check_cells
 from poolscope.mechanisms.custom import adapt
 from poolscope.mechanisms.protocols import Mechanism, ReportColumn
-from poolscope.population.behavior import Behavior
+from poolscope.population.behavior import Behavior, Change
 from poolscope.population.popularity import uniform
 from poolscope.population.preprocessing import TracePreprocessing, prepare
 from poolscope.population.priors import UNIFORM, Beta, Density, StepDensity
@@ -61,11 +61,22 @@ PHRASES = {
 NAIVE = ", memoization ignored"
 
 
-def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mechanism | None = None) -> Game:
-    """Build the game of a scenario, or with another mechanism. Estimated popularities derive from the run's seed."""
+def build_game(
+    scenario: Scenario,
+    seed: int,
+    threads: Map = map,
+    mechanism: Mechanism | None = None,
+    attacks: Sequence[Any] = (),
+) -> Game:
+    """Build the game of a scenario, or with another mechanism, and with further attacks (`attacks.make_attack`).
+
+    Estimated popularities derive from the run's seed.
+    """
+    from poolscope.scenario.attacks import attack_adversaries  # slow to import, and most games have none
+
     if scenario.attack is None:
         raise scenario.missing("attack")
-    if not scenario.adversaries and not scenario.attack.non_private:
+    if not scenario.adversaries and not scenario.attack.non_private and not attacks:
         raise scenario.missing("[adversary]")
     universe = scenario.universe()
     mechanism = mechanism or build_mechanism(scenario, universe)
@@ -77,6 +88,7 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mec
         )
         for i in range(len(scenario.adversaries))
     ]
+    adversaries += attack_adversaries(attacks, adversaries, universe, popularity) if attacks else []
     drawn = scenario.users.behavior if scenario.users else None
     behavior = build_behavior(drawn, universe, popularity) if drawn else Behavior()
     return Game(
@@ -88,6 +100,8 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mec
         observations=scenario.attack.observations,
         behavior=replace(behavior, none=scenario.users.none) if scenario.users else behavior,
         sigma=scenario.users.sigma if scenario.users else 0.0,
+        habits=scenario.users.habits.dirichlet if scenario.users and scenario.users.habits else None,
+        change=Change(**scenario.users.change.model_dump()) if scenario.users and scenario.users.change else None,
         non_private=scenario.attack.non_private,
         recorded=recorded,
         threshold=scenario.attack.threshold,
@@ -382,8 +396,8 @@ def is_custom(kind: object) -> bool:
     return not isinstance(kind, str) or ":" in kind
 
 
-def custom_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return the class of a custom mechanism; "module:Class" is imported, also from the current directory."""
+def custom_class(kind: str | Callable[..., Any], place: str = "mechanism") -> Callable[..., Any]:
+    """Return a custom class; "module:Class" is imported, also from the current directory."""
     if not isinstance(kind, str):
         return kind
     module, _, name = kind.partition(":")
@@ -393,9 +407,9 @@ def custom_class(kind: str | Callable[..., Any]) -> Callable[..., Any]:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         rule = "must be an importable module:Class"
-        raise InputError(rule, value=kind, place="mechanism", remedy=str(error)) from None
+        raise InputError(rule, value=kind, place=place, remedy=str(error)) from None
     if not callable(found):
-        raise InputError("must be a class", value=kind, place="mechanism")
+        raise InputError("must be a class", value=kind, place=place)
     made: Callable[..., Any] = found
     return made
 

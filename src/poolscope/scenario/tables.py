@@ -295,11 +295,25 @@ class PriorTable(TomlTable):
         return tuple(self.pools[name] for name in pool_names)
 
 
+class HabitsTable(TomlTable):
+    """``{ dirichlet = c }``: each user's own popularity is drawn from Dirichlet(c * popularity)."""
+
+    dirichlet: Positive
+
+
+class ChangeTable(TomlTable):
+    """``{ after = 90, share = 0.3 }``: this share of users prefers another pool after this many events."""
+
+    after: Count
+    share: Annotated[float, Field(ge=0, le=1)]
+
+
 class UsersTable(TomlTable):
     """``[users]``: synthetic or recorded users; without ``count`` the command chooses their number.
 
     ``behavior`` is the distribution of synthetic users, with the keys of a prior; default uniform. ``none`` is the
-    share of users who prefer no pool.
+    share of users who prefer no pool. ``habits`` gives each user an own popularity, as ``sigma`` does. With ``change``,
+    the preferred pool of some users changes.
     """
 
     count: Count | None = None
@@ -307,11 +321,14 @@ class UsersTable(TomlTable):
     behavior: PriorTable | None = None
     none: ProbabilityBelowOne = 0.0
     traces: RelativePath | None = None
+    habits: HabitsTable | None = None
+    change: ChangeTable | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        for key in ("count", "sigma", "behavior", "none"):
+        for key in ("count", "sigma", "behavior", "none", "habits", "change"):
             self._only(self.traces is None, key, "synthetic users, not with traces")
+        self._only(not self.sigma, "habits", "sigma = 0, as both are a user's own popularity")
         if self.behavior is not None and self.behavior.none:
             raise rejection("is a key of an adversary's prior", key="behavior.none", remedy="write [users] none")
         return self

@@ -66,6 +66,7 @@ from poolscope.metrics.records import AttackCounts, Record, counted_columns, rec
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
 from poolscope.reports.utility import measure_utility
+from poolscope.scenario.attacks import AttackSpec, attack_name
 from poolscope.scenario.build import (
     build_game,
     build_mechanism,
@@ -142,7 +143,7 @@ class Comparison(Result):
     ----------
     scenario : the one that the choices vary; seed, users : who played.
     estimate_from : how many the frequency estimates are made of; n : how many of each user the adversaries saw.
-    mechanisms, asked_epsilons : as they were asked for.
+    mechanisms, asked_epsilons, attacks : as they were asked for.
     results : a record for each choice and adversary, choices in the order asked for.
     non_private : the record of the same users without a mechanism, or None.
     reports_per_day : the scenario's.
@@ -166,6 +167,7 @@ class Comparison(Result):
     n: Count
     mechanisms: tuple[str, ...]
     asked_epsilons: tuple[Real, ...] = ()
+    attacks: tuple[str, ...] = ()
     version: str = __version__
     reports_per_day: Real | None = None
     epsilons: tuple[CumulativeEpsilon, ...]
@@ -229,6 +231,7 @@ def compare(
     estimate_from: int = DEFAULT_REPORTS,
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
+    attacks: Sequence[AttackSpec] = (),
     engine: EngineLike | None = None,
     out: str | PathLike[str] | None = None,
     progress: Progress = SILENT,
@@ -240,7 +243,7 @@ def compare(
         check_new(target)
     check_count("users", users)
     check_count("estimate_from", estimate_from)
-    if not scenario.adversaries:
+    if not scenario.adversaries and not attacks:
         raise scenario.missing("[adversary]")
     scenario = with_overrides(scenario, observations=observations, threshold=threshold)
     # build all mechanisms before the first game: a missing parameter is reported at once
@@ -251,7 +254,7 @@ def compare(
     digests: dict[str, str] = {}
     scratch_parent = nearest_folder(target.parent) if target else Path(gettempdir())
     for position, choice in enumerate(choices):
-        game = build_game(choice.scenario, seed, engine.map, choice.mechanism)
+        game = build_game(choice.scenario, seed, engine.map, choice.mechanism, attacks)
         # the non-private game is the same for all mechanisms
         game = replace(game, non_private=game.non_private and position == 0)
         count = users_of(game, users, scenario)
@@ -272,6 +275,7 @@ def compare(
         n=results[0].n,
         mechanisms=tuple(dict.fromkeys(map(import_name, mechanisms))),
         asked_epsilons=tuple(epsilons),
+        attacks=tuple(map(attack_name, attacks)),
         reports_per_day=scenario.devices.reports_per_day,
         results=Records(mark_pareto_optimal([record for record in results if isinstance(record, Configuration)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
@@ -92,13 +92,14 @@ def rerun_audit(folder: Path, inputs: Path | None, engine: Engine, progress: Pro
         remedy = "go on with poolscope audit --resume first"
         raise InputError(UNFINISHED, file=folder, remedy=remedy if manifest else None)
     before = known(manifest.provenance, folder / "manifest.json")
+    check_builtin(manifest.attacks, folder / "manifest.json")
     check_parts(manifest, folder)
     run = read_run(folder)
     if (run.summary.seed, run.summary.users, run.summary.provenance) != (manifest.seed, manifest.users, before):
         raise InputError("manifest.json and summary.json must be of one run", file=folder)
     about = run.summary.scenario.model_dump() | {"text": manifest.scenario}
     scenario = scenario_of(about, inputs, manifest.inputs)
-    game = build_game(scenario, manifest.seed, engine.map)
+    game = build_game(scenario, manifest.seed, engine.map, attacks=manifest.attacks)
     progress.begin(manifest.users)
     with scratch_folder(Path(gettempdir())) as place:
         playing = BlockRun(game=game, seed=manifest.seed, folder=place.absolute())
@@ -116,10 +117,7 @@ def rerun_comparison(folder: Path, inputs: Path | None, engine: Engine, progress
     """Compare the same configurations again."""
     done = read_comparison(folder)
     before = known(done.provenance, folder / COMPARISON)
-    own = next((name for name in done.mechanisms if is_custom(name)), None)
-    if own is not None:
-        remedy = "give the command again, as a folder must not say which code is run"
-        raise InputError("must have built-in mechanisms alone", value=own, file=folder / COMPARISON, remedy=remedy)
+    check_builtin([*done.mechanisms, *done.attacks], folder / COMPARISON)
     scenario = scenario_of(done.scenario.about(), inputs, before.inputs)
     again = compare(
         scenario,
@@ -128,10 +126,19 @@ def rerun_comparison(folder: Path, inputs: Path | None, engine: Engine, progress
         users=done.users,
         seed=done.seed,
         estimate_from=done.estimate_from,
+        attacks=done.attacks,
         engine=engine,
         progress=progress,
     )
     return compared(COMPARISON, done.as_json(), again.as_json(), before, known(again.provenance, folder))
+
+
+def check_builtin(names: Sequence[str], file: Path) -> None:
+    """Refuse a record of custom code."""
+    own = next((name for name in names if is_custom(name)), None)
+    if own is not None:
+        remedy = "give the command again, as a folder must not say which code is run"
+        raise InputError("must have built-in mechanisms and attacks alone", value=own, file=file, remedy=remedy)
 
 
 def rerun_advice(folder: Path, inputs: Path | None, engine: Engine, progress: Progress) -> Rerun:

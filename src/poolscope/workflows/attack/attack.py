@@ -29,6 +29,7 @@ from poolscope.game.columns import CONFIDENCE_MCSE
 from poolscope.inference.thresholds import DEFAULT_THRESHOLD
 from poolscope.metrics.text import mcse_text, percent
 from poolscope.reports.files import MEMORY_BYTES
+from poolscope.scenario.attacks import AttackSpec
 from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack import partitioning
@@ -128,6 +129,7 @@ def attack(
     why: bool = False,
     pool_sets: int = 1,
     link_fdr: float | None = None,
+    attacks: Sequence[AttackSpec] = (),
     seed: int = 0,
     max_bytes: int = MEMORY_BYTES,
     engine: EngineLike | None = None,
@@ -161,6 +163,7 @@ def attack(
         ``confidence_corrected``, and threshold and summaries use it.
     link_fdr : link pseudonyms by memoized responses before the attack, for all adversaries, at this expected false
         discovery rate (0.001: one link in 1,000). A linked user is named by its first pseudonym in the file.
+    attacks : further attacks, as of `audit`, which see one user at a time. Scores are calibrated on simulated users.
     seed : of simulated reports for the popularity estimate, as in the game, and of ties between pools.
     max_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
     resume : whether to keep finished work in the folder ``OUT.unfinished`` if the attack is stopped, and to continue
@@ -213,6 +216,7 @@ def attack(
                 scratch_parent,
                 folder,
                 pool_sets,
+                attacks,
             )
         )
         scorer = ready.scorer

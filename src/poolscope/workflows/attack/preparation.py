@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -24,6 +24,7 @@ from poolscope.population.universe import Universe, read_pools
 from poolscope.reports.checks import AssumedPopularity
 from poolscope.reports.files import MIN_ROWS, report_names, row_bytes, rows_within
 from poolscope.reports.frequencies import FrequencyCounter
+from poolscope.scenario.attacks import AttackSpec, calibrated_attacks
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.partitioning import Chunk, ReportReader, changed_error, split_chunks
@@ -126,19 +127,22 @@ def prepare_attack(
     scratch_parent: Path,
     folder: Path | None = None,
     pool_sets: int = 1,
+    attacks: Sequence[AttackSpec] = (),
 ) -> Iterator[PreparedAttack]:
     """Open reports (`split_reports`) and build the adversaries; a given folder keeps their estimates."""
     threshold = _threshold(threshold, scenario)
-    if not scenario.adversaries:
+    if not scenario.adversaries and not attacks:
         raise scenario.missing("[adversary]")
     with split_reports(reports, options, scenario, pools, max_bytes, scratch_parent, folder) as found:
         reading, other = found.reading, found.other
         mechanism, universe = reading.mechanism, reading.universe
         records = None if folder is None else Records(folder=folder / "records")
         estimated = _estimated_popularity(reading, found.chunks, engine, records)
+        device = build_device(scenario, mechanism)
+        adversaries = list(_adversaries(scenario, mechanism, universe, other, estimated, seed, engine))
         scorer = Scorer(
-            device=build_device(scenario, mechanism),
-            adversaries=list(_adversaries(scenario, mechanism, universe, other, estimated, seed, engine)),
+            device=device,
+            adversaries=adversaries + calibrated_attacks(attacks, scenario, adversaries, universe, device, seed),
             observations=scenario.attack.observations if scenario.attack else None,
             threshold=threshold,
             seed=seed,

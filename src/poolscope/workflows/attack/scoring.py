@@ -24,6 +24,7 @@ from poolscope.core.randomness import user_keys
 from poolscope.devices.protocols import Device, memoizes
 from poolscope.game.columns import CONFIDENCE_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, stacked_pool_weights
+from poolscope.inference.custom import custom_posteriors
 from poolscope.inference.independent import CHUNK, Decision, decide
 from poolscope.inference.memoized.attack import memoized_posterior_by_user
 from poolscope.inference.multiplicity import corrected_confidence, log_set_bayes_factor
@@ -89,12 +90,23 @@ class Scorer:
     def memoization_aware(self) -> list[int]:
         """Indices of the adversaries who group reports by memoized response."""
         memoized = memoizes(self.device)
-        return [index for index, adversary in enumerate(self.adversaries) if memoized and adversary.knows_memoization]
+        return [i for i, a in enumerate(self.adversaries) if memoized and a.knows_memoization and a.attack is None]
+
+    @cached_property
+    def custom(self) -> list[int]:
+        """Indices of the adversaries with an attack of their own."""
+        return [index for index, adversary in enumerate(self.adversaries) if adversary.attack is not None]
+
+    @property
+    def reads_reports(self) -> bool:
+        """Whether an adversary needs the reports themselves."""
+        return bool(self.memoization_aware or self.custom)
 
     @cached_property
     def memoization_unaware(self) -> list[int]:
         """Indices of the adversaries who take reports as independent."""
-        return [index for index in range(len(self.adversaries)) if index not in self.memoization_aware]
+        others = {*self.memoization_aware, *self.custom}
+        return [index for index in range(len(self.adversaries)) if index not in others]
 
     @cached_property
     def view(self) -> tuple[PoolWeights, list[slice]]:
@@ -103,7 +115,7 @@ class Scorer:
 
     def features(self, reports: Reports, engine: Engine) -> Reports:
         """Return the features of each report: its masses, and the report itself where reports are grouped."""
-        out = dict(reports) if self.memoization_aware else {}
+        out = dict(reports) if self.reads_reports else {}
         if self.memoization_unaware:
             out[MASS] = masses(self.mechanism, reports, self.view[0], engine)
         return out
@@ -111,7 +123,7 @@ class Scorer:
     @cached_property
     def columns(self) -> Reports:
         """The columns of the features, without rows."""
-        out = workspace_for(self.mechanism.report_columns, 0) if self.memoization_aware else {}
+        out = workspace_for(self.mechanism.report_columns, 0) if self.reads_reports else {}
         return out | ({MASS: np.empty((0, self.view[0].width))} if self.memoization_unaware else {})
 
     @property
@@ -151,7 +163,7 @@ class Scorer:
         guess = np.empty((len(lengths), len(self.adversaries), used.shape[1]), dtype=np.int64)
         confidence, corrected, error = np.empty(guess.shape), np.empty(guess.shape), np.zeros(guess.shape)
         starts = np.cumsum(lengths) - lengths
-        share = 1.0 / (bool(self.memoization_unaware) + bool(self.memoization_aware))
+        share = 1.0 / sum(map(bool, (self.memoization_unaware, self.memoization_aware, self.custom)))
 
         def store(users: Integers, a: int, found: Decision) -> None:
             posterior[a][users], first[users, a] = found.posterior, found.exposed[0]
@@ -170,10 +182,25 @@ class Scorer:
                     corrected[users, a] = self._corrected(a, decision, own_mass, lengths[users], rows)
             tick(share * int(lengths[users].sum()))
 
+        def score_custom(user: int) -> None:
+            # users are attacked alone, so that the table does not depend on partitions
+            users, counts, reports = np.array([user]), np.unique(used[user]), reports_of_user(user)
+            for a in self.custom:
+                own = self.adversaries[a]
+                found = custom_posteriors(own, self.device, reports, lengths[users], counts.tolist(), keys[users])
+                asked = np.searchsorted(counts, used[users])
+                decision = decide(own, found, None, asked, used[users], keys[users], thresholds)
+                dates = np.where(decision.exposed < 0, -1, counts[decision.exposed])
+                store(users, a, decision._replace(exposed=dates))
+            tick(share * int(lengths[user]))
+
+        def reports_of_user(user: int) -> Reports:
+            rows = slice(starts[user], starts[user] + lengths[user])
+            return {name: features[name][rows] for name in self.mechanism.report_columns}
+
         def score_memoized(user: int) -> None:
             assert memoizes(self.device)
-            rows = slice(starts[user], starts[user] + lengths[user])
-            reports = {name: features[name][rows] for name in self.mechanism.report_columns}
+            reports = reports_of_user(user)
             users, counts = np.array([user]), np.append(0, used[user])
             asked = np.arange(1, len(counts))[None]
             for a in self.memoization_aware:
@@ -190,6 +217,9 @@ class Scorer:
         if self.memoization_aware:
             # the longest first, for load balance
             for _ in engine.map(score_memoized, np.argsort(-lengths, kind="stable").tolist()):
+                pass
+        if self.custom:
+            for _ in engine.map(score_custom, range(len(lengths))):
                 pass
         exposed = {name: first[:, :, np.searchsorted(thresholds, level)] for name, level in levels.items()}
         return Scored(

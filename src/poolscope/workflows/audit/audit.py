@@ -38,6 +38,7 @@ from poolscope.metrics.records import AttackCounts, Record, counted_columns, rec
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import unit_of, users_in_words
 from poolscope.population.behavior import NONE
+from poolscope.scenario.attacks import AttackSpec, attack_name
 from poolscope.scenario.build import build_game, with_overrides
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.figure_data import HELD
@@ -65,6 +66,7 @@ def audit(
     threshold: float | None = None,
     epsilon: float | None = None,
     mechanism: str | None = None,
+    attacks: Sequence[AttackSpec] = (),
     engine: EngineLike | None = None,
     resume: bool = False,
     progress: Progress = SILENT,
@@ -78,7 +80,7 @@ def audit(
     scenario = with_overrides(
         scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism
     )
-    game = build_game(scenario, seed, engine.map)
+    game = build_game(scenario, seed, engine.map, attacks=attacks)
     previous = read_manifest(out) if resume else None
     asked = users_to_play(game, users or (scenario.users.count if scenario.users else None))
     plan = plan_blocks(game, asked or (previous.users if previous else None), seed, engine, out, scenario.file)
@@ -92,6 +94,7 @@ def audit(
         version=__version__,
         block=previous.block if previous else plan.block,
         inputs=inputs,
+        attacks=[attack_name(attack) for attack in attacks],
         provenance=provenance_of(seed=seed, users=plan.users, inputs=inputs),
     )
     if previous:

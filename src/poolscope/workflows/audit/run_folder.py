@@ -180,6 +180,7 @@ SAME = {
     "inputs": "a file that the scenario names",
     "seed": "the seed",
     "users": "the number of users",
+    "attacks": "the list of attacks",
 }
 
 #: Share of the time that writing the manifest may take: of a hundred thousand blocks it is long.
@@ -205,6 +206,7 @@ class Manifest(Result):
     scenario, seed, users, version : what is played, by which version.
     block : users to a block.
     inputs : checksums of the files that the scenario names.
+    attacks : further attacks that were requested.
     parts : checksums of the finished blocks' files.
     provenance : what the run is made with; it has the checksum of the outcomes once the run is finished.
     """
@@ -218,6 +220,7 @@ class Manifest(Result):
     version: str
     block: Annotated[Count, AfterValidator(_fits_memory)]
     inputs: dict[str, str] = Field(default_factory=dict)
+    attacks: list[str] = Field(default_factory=list)
     parts: dict[PartName, str] = Field(default_factory=dict)
     provenance: Provenance | None = None
 
