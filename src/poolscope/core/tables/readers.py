@@ -223,7 +223,7 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
 def _record(text: bytes, line: int) -> dict[str, Any]:
     place = f"line {line}"
     try:
-        found = json.loads(text)
+        found = json.loads(text.removeprefix(BYTE_ORDER_MARK).decode())
     except RecursionError:
         raise InputError("must not be nested that deeply", place=place) from None
     except UnicodeDecodeError as error:
