@@ -123,6 +123,15 @@ def test_folders_of_several_formats_or_partitions(tmp_path):
         rows_of(tmp_path)
 
 
+def test_partitions_are_read_in_place_unless_a_key_is_needed(tmp_path):
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        ROWS.write_parquet(tmp_path / f"day={day}/r.parquet")
+    with opened(tmp_path, NAMES) as source:
+        assert source.files == (tmp_path / "day=1/r.parquet", tmp_path / "day=2/r.parquet")
+    assert rows_of(tmp_path, names=[("user",), ("day",)])["day"].unique().sort().to_list() == ["1", "2"]
+
+
 def test_rows_and_files_of_errors_are_those_of_the_source(tmp_path):
     """However the rows were staged."""
     good = pl.DataFrame({"user": ["a"] * 4, "value": range(4)})

@@ -156,7 +156,7 @@ class Nameless:
         return None
 
 
-@pytest.mark.parametrize("given", [Nameless(), Mixing, "averaging", 3], ids=str)
+@pytest.mark.parametrize("given", [Nameless(), Mixing, "averaging", 3], ids=["no name", "class", "text", "number"])
 def test_only_instances_of_attacks_stand_beside_adversaries(given):
     with pytest.raises(InputError, match=r"must be an Adversary.*posteriors or scores"):
         replace(GAME, adversaries=[given])

@@ -11,6 +11,7 @@ from distributed import Client
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
+from poolscope.core.tables.sources import DEFAULT
 from poolscope.devices.protocols import MemoizingDevice
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism
@@ -61,7 +62,7 @@ def of_users(path, scenario):
 
 
 def adversaries_of(path, scenario):
-    with prepare_attack(path, scenario, None, None, 0, 1 << 30, Local(), path.parent) as ready:
+    with prepare_attack(path, DEFAULT, scenario, None, None, 0, 1 << 30, Local(), path.parent) as ready:
         return ready.scorer.adversaries
 
 

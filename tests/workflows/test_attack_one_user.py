@@ -11,6 +11,7 @@ from poolscope import posterior
 from poolscope.cli.commands import app
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
+from poolscope.core.tables.sources import DEFAULT
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.workflows.attack.attack import attack
@@ -69,7 +70,7 @@ def test_a_story_ends_in_the_posterior_of_the_library(folder):
     mechanism = build_mechanism(scenario, scenario.universe())
     users, reports = read_reports(path / "reports.parquet", mechanism, scenario.universe())
     own = {name: column[(users == "user 3").to_numpy()] for name, column in reports.items()}
-    with prepare_attack(path / "reports.parquet", scenario, None, None, 0, 1 << 30, Local(), path) as ready:
+    with prepare_attack(path / "reports.parquet", DEFAULT, scenario, None, None, 0, 1 << 30, Local(), path) as ready:
         adversaries = ready.scorer.adversaries
     for adversary in adversaries:
         mine = story.table.filter(pl.col("adversary") == adversary.name)

@@ -109,7 +109,7 @@ Time = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Order rows by this column.  [default: the source's order]")
 ]
 AllowNetwork = Annotated[
-    bool, typer.Option("--allow-network", help="Connect to the machines that addresses name; otherwise none is.")
+    bool, typer.Option("--allow-network", help="Allow connections to the machines that addresses name.")
 ]
 Query = Annotated[str | None, typer.Option(metavar="SQL", help="Read the rows of this query, from a database.")]
 

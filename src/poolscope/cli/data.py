@@ -79,7 +79,7 @@ def traces(
 @command("poolscope obfuscate traces.parquet --scenario mine.toml --out reports.parquet")
 def obfuscate(
     traces: Annotated[
-        list[str], typer.Argument(metavar="TRACES...", help=f"Traces with columns user, object: {SOURCES}.")
+        list[str], typer.Argument(metavar="TRACES", help=f"Traces with columns user, object: {SOURCES}.")
     ],
     scenario: ScenarioOption,
     out: Annotated[Path, typer.Option(metavar="REPORTS", help="Write reports to this .parquet or .csv file.")],
@@ -121,7 +121,7 @@ def obfuscate(
 
 @command("poolscope attack reports.parquet --scenario mine.toml --out posteriors.parquet")
 def attack(
-    reports: Annotated[list[str], typer.Argument(metavar="REPORTS...", help=f"Reports: {SOURCES}.")],
+    reports: Annotated[list[str], typer.Argument(metavar="REPORTS", help=f"Reports: {SOURCES}.")],
     scenario: ScenarioOption,
     out: Annotated[Path | None, typer.Option(help="Write posteriors to this .parquet or .csv file.")] = None,
     pools: Annotated[Path | None, typer.Option(help="Use other pools: a table object,pool.")] = None,
@@ -282,7 +282,7 @@ def attack(
 
 @command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")
 def estimate(
-    reports: Annotated[list[str], typer.Argument(metavar="REPORTS...", help=f"Reports: {SOURCES}.")],
+    reports: Annotated[list[str], typer.Argument(metavar="REPORTS", help=f"Reports: {SOURCES}.")],
     scenario: ScenarioOption,
     out: Annotated[Path | None, typer.Option(help="Write the popularity to this .parquet or .csv file.")] = None,
     method: Annotated[

@@ -23,6 +23,7 @@ from poolscope.core.files import located_os_errors
 from poolscope.core.machine import as_bytes, check_disk
 from poolscope.core.suppress_stderr import suppressed
 from poolscope.core.tables.csv import BYTE_ORDER_MARK, MAX_ROW_BYTES, text_batches
+from poolscope.core.tables.locations import Location
 from poolscope.core.tables.reading import (
     BATCH_BYTES,
     FREE,
@@ -74,21 +75,36 @@ class Reader:
     size: int | None = None
 
 
-def file_reader(file: Path, label: str, kind: str, keys: Mapping[str, str | None], size: int | None) -> Reader:
-    """Return the reader of a plain file of this format."""
+def file_reader(place: Location, folder: Callable[[], Path]) -> Reader:
+    """Return the reader of a file; a compressed one becomes a plain one in the folder while it is read."""
+    file, kind = place.path, place.format
+    assert file is not None
 
     def read(select: Select) -> Frames:
-        with labeled(file, label):
-            if kind in SEPARATORS:
-                yield from text_batches(file, select, text_bytes(BATCH_BYTES), SEPARATORS[kind])
-            elif kind == "jsonl":
-                yield from json_batches(file, select)
-            elif kind == "arrow":
-                yield from arrow_batches(file, select)
-            else:
-                yield from parquet_batches(file, select)
+        if place.compression is None:
+            yield from _plain_batches(file, place.label, kind, select)
+            return
+        plain = folder() / "plain"
+        try:
+            decompress(file, plain, place.compression, place.label)
+            yield from _plain_batches(plain, place.label, kind, select)
+        finally:
+            plain.unlink(missing_ok=True)
 
-    return Reader(label=label, text=kind in SEPARATORS, read=read, keys=keys, size=size)
+    size = file.stat().st_size
+    return Reader(label=place.label, text=kind in SEPARATORS, read=read, keys=place.keys, size=size)
+
+
+def _plain_batches(file: Path, label: str, kind: str | None, select: Select) -> Frames:
+    with labeled(file, label):
+        if kind in SEPARATORS:
+            yield from text_batches(file, select, text_bytes(BATCH_BYTES), SEPARATORS[kind])
+        elif kind == "jsonl":
+            yield from json_batches(file, select)
+        elif kind == "arrow":
+            yield from arrow_batches(file, select)
+        else:
+            yield from parquet_batches(file, select)
 
 
 def check_growth(label: str, copied: int, size: int | None, folder: Path) -> None:
@@ -207,7 +223,7 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
 def _record(text: bytes, line: int) -> dict[str, Any]:
     place = f"line {line}"
     try:
-        found = json.loads(text)
+        found = json.loads(text.removeprefix(BYTE_ORDER_MARK).decode())
     except RecursionError:
         raise InputError("must not be nested that deeply", place=place) from None
     except UnicodeDecodeError as error:

@@ -149,20 +149,18 @@ def opened(
         assert isinstance(data, str | PathLike | Sequence)
         found = _places(data, label, folder)
         check_query(options, database=all(place.address and place.format == place.scheme for place in found))
-        plain = [_plain(place, number, folder) for number, place in enumerate(found)]
-        kind = found[0].format
-        if not (options.columns or options.time) and kind in ("parquet", "csv") and all(map(_in_place, found)):
-            files = tuple(path for path in plain if path is not None)
+        kind, files = found[0].format, tuple(place.path for place in found if place.path is not None)
+        if not (options.columns or options.time) and all(_in_place(place, wanted) for place in found):
             yield Source(
                 path=label,
                 files=files,
                 text=kind == "csv",
-                separator=SEPARATORS.get(kind),
+                separator=SEPARATORS.get(str(kind)),
                 labels=tuple(place.label for place in found),
                 originals=originals,
             )
             return
-        readers = [_reader(place, path, options, folder) for place, path in zip(found, plain, strict=True)]
+        readers = [_reader(place, options, folder) for place in found]
         yield _staged(readers, label, originals, wanted, options, folder)
 
 
@@ -205,25 +203,16 @@ def _spooled(place: Location, folder: Path) -> Location:
     return Location(label=place.label, path=path, format=kind)
 
 
-def _in_place(place: Location) -> bool:
-    return place.path is not None and not place.keys
+def _in_place(place: Location, wanted: Alternatives) -> bool:
+    """Return whether a file can be read where it is: no column that is needed is a partition key."""
+    keyed = any(name in place.keys for names in wanted for name in names)
+    return place.format in ("parquet", "csv") and place.path is not None and not (place.compression or keyed)
 
 
-def _plain(place: Location, number: int, folder: Folder) -> Path | None:
-    """Return a file that is not compressed; None for an address."""
-    if place.path is None or place.compression is None:
-        return place.path
-    out = folder() / f"plain-{number}"
-    decompress(place.path, out, place.compression, place.label)
-    return out
-
-
-def _reader(place: Location, path: Path | None, options: SourceOptions, folder: Folder) -> Reader:
-    if path is None:
+def _reader(place: Location, options: SourceOptions, folder: Folder) -> Reader:
+    if place.path is None:
         return remote_reader(place, allow_network=options.allow_network, query=options.query, folder=folder())
-    assert place.format is not None
-    assert place.path is not None
-    return file_reader(path, place.label, place.format, place.keys, place.path.stat().st_size)
+    return file_reader(place, folder)
 
 
 def _stream_reader(data: object, label: str) -> Reader:

@@ -27,6 +27,7 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.partitioning import group_by_user, name_hashes
 from poolscope.workflows.attack.preparation import PreparedAttack, prepare_attack
 from poolscope.workflows.attack.scoring import Scorer
+from poolscope.workflows.reports import open_reports
 
 #: Copies of all reports that are held while responses are compared.
 N_COPIES = 6
@@ -178,11 +179,12 @@ def link_users(
     options = SourceOptions.of(columns, time, allow_network, query)
     check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*local_paths(reports), pools))
     check_adversary(scenario)
-    with prepare_attack(reports, options, scenario, pools, None, seed, max_bytes, engine, target.parent) as ready:
-        scorer = ready.scorer
-        check_links(ready.source, scenario)
-        found = [ready.reading.block(chunk) for chunk in ready.chunks]
-        ready.check_unchanged()
+    with open_reports(reports, scenario, options, beside=target.parent) as source:
+        check_links(source, scenario)
+        with prepare_attack(source, options, scenario, pools, None, seed, max_bytes, engine, target.parent) as ready:
+            scorer = ready.scorer
+            found = [ready.reading.block(chunk) for chunk in ready.chunks]
+            ready.check_unchanged()
     users, sent = pl.concat([names for names, _ in found]), [reports for _, reports in found]
     order, starts = group_by_user(names := users.cast(pl.String), name_hashes(names))
     lengths, who = np.diff(np.append(starts, len(order))), users.gather(order[starts])
