@@ -139,8 +139,8 @@ def test_a_killed_process_is_resumed_by_another(tmp_path):
     for _ in range(20):
         process = subprocess.Popen([sys.executable, "-c", program, out])
         parts = tmp_path / "out.parquet.unfinished" / "records"
-        begun = len(list(parts.glob("*.json"))) if parts.is_dir() else 0
-        while process.poll() is None and (not parts.is_dir() or len(list(parts.glob("*.json"))) < begun + 3):
+        finished = len(list(parts.glob("*.json"))) if parts.is_dir() else 0
+        while process.poll() is None and (not parts.is_dir() or len(list(parts.glob("*.json"))) < finished + 3):
             time.sleep(0.005)
         if process.poll() is not None:
             break
