@@ -138,6 +138,13 @@ def _exposure(posteriors: Path, threshold: float | None) -> Figure:
 
 
 def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
+    if found.inspection is not None:
+        checked = [
+            Column("value", "", "value", str, text=True),
+            Column("remedy", "", "what to do", lambda text: text or "–", text=True),
+        ]
+        rows = found.inspection.checks
+        yield table("Checks of the reports", rows, checked, block=("check", "Check"), row=("status", "Status"))
     levels = list(found.results[0].confident_at_threshold)
     confident = [
         SimpleNamespace(
@@ -179,10 +186,6 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
         facts.append(Column("log_odds", "", "log-odds", _log_odds))
         yield table("Most confident guesses", top, facts, **BY_ADVERSARY, row=("user", "User"))
         yield from _explanations(found.explanations)
-    if found.inspection is not None:
-        checked = [Column("value", "", "found", str), Column("remedy", "", "what to do", lambda text: text or "–")]
-        rows = found.inspection.checks
-        yield table("Checks of the reports", rows, checked, block=("check", "Check"), row=("status", "Status"))
 
 
 def _explanations(found: Explanations) -> Iterator[dict[str, Any]]:
@@ -194,7 +197,7 @@ def _explanations(found: Explanations) -> Iterator[dict[str, Any]]:
         Column("exposure_text", "", f"confidence ≥ {in_percent(found.users[0].threshold)} first at", str),
         Column("gamma_text", "", "gamma (95% CI)", str),
         Column("delta_text", "", "delta (95% CI)", str),
-        Column("reports_text", "", "strongest reports (log Bayes factor): likeliest objects", str),
+        Column("reports_text", "", "strongest reports (log Bayes factor): likeliest objects", str, text=True),
     ]
     yield table("Why these users", found.users, columns, **BY_ADVERSARY, row=("user", "User"))
     rows = [
@@ -205,7 +208,7 @@ def _explanations(found: Explanations) -> Iterator[dict[str, Any]]:
     columns = [
         Column("report", "", "pool", lambda one: one.pool),
         Column("factor", "", "log Bayes factor", lambda value: f"{value:+.2f}"),
-        Column("report", "", "likeliest objects", lambda one: one.likeliest),
+        Column("report", "", "likeliest objects", lambda one: one.likeliest, text=True),
     ]
     yield table("Reports that revealed most, of all users", rows, columns, **BY_ADVERSARY, row=("user", "Report"))
 

@@ -16,12 +16,16 @@ from poolscope.metrics.text import number, percent
 
 
 class Column(NamedTuple):
-    """A column: a field of the records, its header and the group header above, and how its values are formatted."""
+    """A column: a field of the records, its header and the group header above, and how its values are formatted.
+
+    `text` is for sentences, which are aligned to the left and wrapped.
+    """
 
     field: str
     group: str
     head: str
     form: Callable[[Any], str]
+    text: bool = False
 
 
 def table(
@@ -49,6 +53,7 @@ def table(
         "heads": (block[1], row[1]),
         "groups": [{"text": text, "span": len(list(some))} for text, some in groups],
         "columns": [column.head for column in columns],
+        "texts": [column.text for column in columns],
         "blocks": [
             {
                 "head": head,

@@ -309,7 +309,8 @@ def expected_note(found: Inferred) -> str:
         reached = [one for one in row.expected if one.users]
         if reached and reached[-1].level >= DEFAULT_THRESHOLD:
             said.append(f"{reached[-1].sentence} ({row.adversary} adversary)")
-    return f"{'; '.join(said)}, if the scenario's assumptions hold." if said else ""
+    joined = "; ".join(said).replace("; Of ", "; of ")
+    return f"{joined}, if the scenario's assumptions hold." if said else ""
 
 
 def popularity_estimate_note(found: Inferred) -> str:

@@ -161,7 +161,11 @@ def first_checks(opened: OpenReports, scenario: Scenario, device: Device) -> lis
     for chunk in opened.chunks:
         if not checks.enough:
             checks.add(*opened.reading.read(chunk))
-    return checks.checks()
+    found = checks.checks()
+    if not assumed:
+        value = "not tested: no adversary is given a popularity"
+        found.append(Check(check="popularity", status="skip", value=value))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,14 @@ is removed when the attack is finished.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,8 @@ from poolscope import __version__
 from poolscope.core.errors import InputError, reading
 from poolscope.core.files import claimed, located_os_errors, read_json
 from poolscope.core.tables import Data, SourceOptions, label_of, local_paths
-from poolscope.core.tables.atomic import checksum, replacing, sweep, write_text
+from poolscope.core.tables.atomic import UNFINISHED as PART
+from poolscope.core.tables.atomic import checksum, sweep, write_text
 from poolscope.scenario.scenario import Scenario
 
 #: Suffix of the folder.
@@ -39,26 +43,28 @@ class Records:
     folder: Path
 
     def add(self, task: str, file: Path, facts: Mapping[str, Any], arrays: Arrays | None = None) -> None:
-        """Record a finished task: its file is on disk, `facts` are JSON, and `arrays` are numbers."""
-        if arrays is not None:
-            with replacing(self._arrays(task)) as temporary, temporary.open("wb") as stream:
-                np.savez(stream, allow_pickle=False, **dict(arrays))
-        record = {"file": file.name, "checksum": checksum(file), "facts": dict(facts)}
-        write_text(self.folder / f"{task}.json", json.dumps(record))
+        """Record a finished task: its file is on disk, `facts` are JSON, and `arrays` are numbers.
+
+        Files are renamed into place but not flushed: what a power failure leaves has another checksum.
+        """
+        stream = BytesIO()
+        np.savez(stream, allow_pickle=False, **dict(arrays or {}))
+        _put(self._arrays(task), stream.getvalue())
+        record = {"file": file.name, "checksum": checksum(file), "arrays": _digest(stream.getvalue()), "facts": facts}
+        _put(self.folder / f"{task}.json", json.dumps(record).encode())
 
     def found(self, task: str, folder: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
         """Return facts and arrays of a finished task whose file in the folder is unchanged; else None."""
-        path = self.folder / f"{task}.json"
-        if not path.is_file():
+        try:
+            record = json.loads((self.folder / f"{task}.json").read_bytes())
+            stored = self._arrays(task).read_bytes()
+            same = checksum(folder / record["file"]) == record["checksum"] and _digest(stored) == record["arrays"]
+        except (OSError, ValueError, KeyError, TypeError):
             return None
-        record = read_json(path)
-        file, arrays = folder / record["file"], dict[str, NDArray[Any]]()
-        if not file.is_file() or checksum(file) != record["checksum"]:
+        if not same:
             return None
-        if self._arrays(task).is_file():
-            with np.load(self._arrays(task), allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-        return record["facts"], arrays
+        with np.load(BytesIO(stored), allow_pickle=False) as arrays:
+            return record["facts"], {name: arrays[name] for name in arrays.files}
 
     def popularity(self, method: str) -> NDArray[np.float64] | None:
         """Return the popularity that was estimated by a method; None where it was not."""
@@ -74,6 +80,17 @@ class Records:
 
     def _arrays(self, task: str) -> Path:
         return self.folder / f"{task}.npz"
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Write a file under another name, and rename it."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{PART}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 @contextmanager
