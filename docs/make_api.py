@@ -7,7 +7,7 @@ import poolscope as ps
 
 GROUPS = {
     "Workflows": (
-        "audit attack obfuscate estimate check compare advise reproduce make_traces",
+        "audit attack obfuscate estimate check compare advise fit reproduce make_traces",
         "A function has the name and the meaning of its command: files in, files out.",
     ),
     "Arrays": (

@@ -38,6 +38,7 @@ __all__ = [
     "compare",
     "estimate",
     "figures",
+    "fit",
     "frequencies",
     "load_scenario",
     "make_traces",
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from poolscope.workflows.check.verdict import Verdict
     from poolscope.workflows.compare import Comparison
     from poolscope.workflows.estimate import Estimated, estimate
+    from poolscope.workflows.fit import fit
     from poolscope.workflows.obfuscate import Obfuscated, obfuscate
     from poolscope.workflows.traces.extract import Extracted, make_traces
 else:
@@ -98,6 +100,7 @@ else:
         "check": "workflows.check.check",
         "compare": "html.workflows",
         "estimate": "workflows.estimate",
+        "fit": "workflows.fit",
         "make_traces": "workflows.traces.extract",
         "obfuscate": "workflows.obfuscate",
         "reproduce": "paper.reproduce",

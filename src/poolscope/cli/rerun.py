@@ -18,6 +18,7 @@ SCHEMAS = {
     "advice": "advice.json of an advice",
     "reproduction": "reproduction.json of a reproduction",
     "verdict": "what check prints with --json",
+    "fit": "what fit prints with --json",
 }
 
 
