@@ -7,7 +7,7 @@ import poolscope as ps
 
 GROUPS = {
     "Workflows": (
-        "audit inspect attack obfuscate estimate check compare sweep advise reproduce make_traces",
+        "audit inspect attack obfuscate estimate check compare sweep advise fit reproduce make_traces",
         "A function has the name and the meaning of its command: files in, files out.",
     ),
     "Arrays": (

@@ -29,6 +29,7 @@ PAGES = (
     "tutorials/study-a-mechanism.md",
     "tutorials/notebook.md",
     "guides/add-an-attack.md",
+    "guides/fit.md",
     "guides/gate-ci.md",
     "guides/sweep.md",
     "explanation/pool-inference.md",

@@ -46,6 +46,7 @@ __all__ = [
     "compare",
     "estimate",
     "figures",
+    "fit",
     "frequencies",
     "inspect",
     "load_scenario",
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from poolscope.workflows.check.verdict import Verdict
     from poolscope.workflows.compare import Comparison
     from poolscope.workflows.estimate import Estimated, estimate
+    from poolscope.workflows.fit import fit
     from poolscope.workflows.obfuscate import Obfuscated, obfuscate
     from poolscope.workflows.sweep import Sweep, sweep
     from poolscope.workflows.traces.extract import Extracted, make_traces
@@ -120,6 +122,7 @@ else:
         "compare": "html.workflows",
         "estimate": "workflows.estimate",
         "inspect": "workflows.attack.inspection",
+        "fit": "workflows.fit",
         "make_traces": "workflows.traces.extract",
         "obfuscate": "workflows.obfuscate",
         "reproduce": "paper.reproduce",

@@ -140,6 +140,10 @@ def commands(scenario: ps.Scenario) -> None:
     print(inspected.passed, inspected.checks[0].value)
     estimated: ps.Estimated = ps.estimate("reports.parquet", scenario, "popularity.csv")
     print(sent.reports, found.users, estimated.table.height)
+    fitted: ps.metrics.Fitted = ps.fit(scenario, "traces.csv")
+    users: ps.metrics.BetaRecord | None = fitted.interest
+    edge: ps.metrics.EdgePopulation = fitted.edges[0]
+    print(users, edge.behavior)
     verdict: ps.Verdict = ps.check(scenario, samples=1000, seed=1)
     print(verdict.declared, verdict.mechanism)
     compared: ps.Comparison = ps.compare(

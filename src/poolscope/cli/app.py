@@ -16,7 +16,7 @@ from poolscope.core.errors import InputError
 #: Order in the help: simulate, choose, analyze data, reproduce.
 ORDER = (
     *("scenarios", "audit", "render", "figures", "rerun", "schema", "explore"),
-    *("compare", "sweep", "advise", "check"),
+    *("fit", "compare", "sweep", "advise", "check"),
     *("traces", "obfuscate", "inspect", "attack", "estimate"),
     "reproduce",
 )

@@ -12,11 +12,12 @@ from rich.text import Text
 from poolscope.cli.inspection import checks_table, print_explanations
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS, counted
-from poolscope.core.errors import visible
+from poolscope.core.errors import as_options, visible
 from poolscope.inference.thresholds import at_least
 
 if TYPE_CHECKING:
     # a command imports its own workflow only
+    from poolscope.metrics.fitted import Fitted
     from poolscope.workflows.attack.attack import Inferred
     from poolscope.workflows.attack.one_user import UserAttack
     from poolscope.workflows.attack.summary import Evaluation
@@ -189,6 +190,31 @@ def print_estimate(found: Estimated, out: Path | None) -> None:
         console.print(detected, style="dim", highlight=False)
     console.print(METHODS[found.method], style="dim", highlight=False)
     _print_place(console, "Popularity", out)
+
+
+def print_fit(found: Fitted, out: Path | None) -> None:
+    """Print the fitted distributions with intervals, what the data do not say, and the table of the scenario."""
+    console = Terminal()
+    users = "devices of unknown number" if found.users is None else counted(found.users, "user")
+    heads = ["distribution", "mean", "95% CI", "a + b", "95% CI"]
+    title = f"Fit to {found.data}: {users}, {counted(found.events, 'event')}"
+    table = TextTable(title=title, heads=heads, keys=1)
+    for name, one in (("interest", found.interest), ("polarization", found.polarization)):
+        if one is not None:
+            mean, spread = one.mean, one.concentration
+            cells = f"{mean.value:.4g}", f"{mean.low:.3g}–{mean.high:.3g}", f"{spread.value:.3g}"
+            table.add(name, *cells, f"{spread.low:.3g}–{spread.high:.3g}")
+    if found.interest is None:
+        mean = found.mean_interest
+        known = f"{mean.low:.3g}–{mean.high:.3g}" if mean.low < mean.high else "–"
+        table.add("mean interest only", f"{mean.value:.4g}", known, "–", "–")
+    table.print(console)
+    if found.popularity_in_pools is not None:
+        console.say(f"Pools have {100 * found.popularity_in_pools:.3g}% of the scenario's popularity.")
+    for note in found.notes:
+        console.say(as_options(note))
+    console.print(Text(found.toml), soft_wrap=True, highlight=False)
+    _print_place(console, "Scenario", out)
 
 
 def _rows(title: str, rows: Sequence[Mapping[str, Any]]) -> TextTable:

@@ -21,6 +21,7 @@ SCHEMAS = {
     "inspection": "what inspect --json prints",
     "attack": "what attack --json prints",
     "verdict": "what check prints with --json",
+    "fit": "what fit prints with --json",
 }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from poolscope.cli.rerun import SCHEMAS
 from poolscope.core.errors import InputError, did_you_mean
+from poolscope.metrics.fitted import Fitted
 from poolscope.metrics.models import json_schema
 from poolscope.paper.runner import Reproduction
 from poolscope.scenario.json_schema import scenario_schema
@@ -27,6 +28,7 @@ KINDS = {
     "inspection": Inspection,
     "attack": AttackRecord,
     "verdict": Verdict,
+    "fit": Fitted,
 }
 
 

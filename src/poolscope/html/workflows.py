@@ -14,6 +14,7 @@ from poolscope.core.arguments import checked
 from poolscope.core.executors import EngineLike
 from poolscope.core.progress import SILENT, Progress
 from poolscope.scenario.attacks import AttackSpec
+from poolscope.scenario.interest import warn_of_interest
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows import compare as comparing
 from poolscope.workflows.advise import advise as advising
@@ -63,6 +64,7 @@ def audit(
     >>> sorted(name for name in os.listdir("run") if name != "figures")
     ['manifest.json', 'outcomes', 'report.html', 'summary.json']
     """
+    warn_of_interest(scenario)
     summary = auditing.audit(
         scenario,
         out,
@@ -126,6 +128,7 @@ def compare(
     >>> [(choice.mechanism, choice.adversary) for choice in done.results]
     [('grr', 'weak'), ('grr', 'strong'), ('oue', 'weak'), ('oue', 'strong')]
     """
+    warn_of_interest(scenario)
     comparison = comparing.compare(
         scenario,
         mechanisms,
@@ -204,6 +207,7 @@ def advise(
     >>> [(found.mechanism, found.feasible) for found in advice.findings]
     [('grr', 'yes')]
     """
+    warn_of_interest(scenario)
     advice = advising.advise(
         scenario,
         max_exposed=max_exposed,

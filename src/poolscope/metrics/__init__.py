@@ -23,6 +23,7 @@ from poolscope.metrics.exposure import (
     precision_at_threshold,
     reports_to_exposure,
 )
+from poolscope.metrics.fitted import BetaRecord, EdgePopulation, Fitted
 from poolscope.metrics.gates import GateResult, gate
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import bayes_risk_ratio, bayes_security, log_odds_gain, min_entropy_leakage
@@ -45,8 +46,11 @@ from poolscope.metrics.text import strongest_attack, summary_text
 from poolscope.metrics.usefulness import Usefulness, top_recall, usefulness
 
 __all__ = [
+    "BetaRecord",
     "CumulativeEpsilon",
+    "EdgePopulation",
     "Estimate",
+    "Fitted",
     "GateResult",
     "Linkability",
     "MemoizedResponses",
