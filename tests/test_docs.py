@@ -99,7 +99,7 @@ def test_every_field_of_a_comparison_is_documented():
     given |= {name for name in both if name.startswith("confidence_mcse")}
     for record in done["results"]:
         assert set(record) == both - given
-    choice = {"mechanism", "epsilon", "composition_bound", "pareto_optimal"}
+    choice = {"mechanism", "epsilon", "composition_bound", "pareto_optimal", "n_above", "recall_top10"}
     choice |= {f"{error}{form}" for error in ("mse", "rmse", "mae") for form in ("", "_analytical")}
     assert set(done["non_private"]) == both - given - choice
 

@@ -9,7 +9,7 @@ from cases.explorer import small
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
-from poolscope.explore.answers import SAMPLE_SIZES, Games, Outdated, Stoppable, answers
+from poolscope.explore.answers import SAMPLE_SIZES, Games, Outdated, Stoppable, answers, curator_error
 from poolscope.explore.one_user import in_words, user_history
 from poolscope.explore.settings import Scenarios, Setting, offered
 from poolscope.mechanisms.protocols import ReportColumn
@@ -41,6 +41,20 @@ def test_the_game_is_the_scenarios_own(shelf):
     scenario, _ = shelf.played(Setting(scenario="small", changes={"devices.sampling_rate": 0.5}))
     mine, own = Games().complete(scenario, 4, Stoppable()), scenario.game(4)
     assert ps.play(mine, 30, 4).equals(ps.play(own, 30, 4))
+
+
+def test_the_error_is_of_all_reports_up_to_n_and_a_cap_costs_accuracy(shelf):
+    def found(**changes):
+        scenario, n = shelf.played(Setting(scenario="small", changes={"n": 10, **changes}))
+        return curator_error(scenario.game(0), n)
+
+    once, free, capped = found(n=1), found(), found(**{"devices.cap": 4})
+    assert (once["reports_each"], free["reports_each"], capped["reports_each"]) == (1, 10, 4)
+    assert once["rmse"] > capped["rmse"] > free["rmse"]
+    assert once["n_above"] <= capped["n_above"] <= free["n_above"]
+    kept = found(**{"devices.memoize": True})
+    assert kept["rmse"] == pytest.approx(once["rmse"]), "noise that repeats does not average out"
+    assert found(**{"devices.sampling_rate": 0.5})["reports_each"] == 5
 
 
 def test_work_that_nobody_waits_for_is_left():

@@ -22,14 +22,18 @@ from poolscope.html.compare import at_equal_error, interval_note, page_of, summa
 from poolscope.mechanisms import make
 from poolscope.metrics.bounds import success_bound
 from poolscope.metrics.records import summarize
+from poolscope.metrics.usefulness import standard_errors, usefulness
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
-from poolscope.reports.utility import expected_errors, expected_rmse, measure_utility
+from poolscope.reports.utility import expected_errors, measure_utility
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows.compare import compare, mark_pareto_optimal, variants
 
 USERS, REPORTS = 120, 2000
+
+
+SKETCH = {"grr": {}, "oue": {}, "cms": {"m": 32, "hashes": 64}}
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +47,22 @@ def done(scenario):
 
 
 # What is compared
+
+
+def test_every_choice_says_what_its_error_leaves_to_see(done, scenario):
+    """The same for every adversary, and more at the larger epsilon; without noise, only the draw of objects is left."""
+    game = scenario.game(SEED)
+    for record in done.results:
+        if record.mechanism == "identity":
+            continue
+        mechanism = make(record.mechanism, 30, {**SKETCH[record.mechanism], "epsilon": record.epsilon})
+        found = usefulness(mechanism, game.universe, game.popularity, REPORTS)
+        assert record.n_above == found.n_above
+        assert record.recall_top10 == found.top[0].recall
+    by = {(r.mechanism, r.epsilon): r for r in done.results if r.adversary == "weak"}
+    for kind in ("grr", "oue", "cms"):
+        assert by[kind, 1.0].n_above <= by[kind, 4.0].n_above
+        assert by[kind, 1.0].recall_top10 < by[kind, 4.0].recall_top10
 
 
 def test_every_choice_meets_every_adversary(done):
@@ -153,8 +173,8 @@ def test_measured_errors_are_the_expected_ones(name):
     popularity = zipf(universe, 1.0)
     mechanism = make(name, 400, {"epsilon": 2.0, **({"m": 64, "hashes": 1 << 16} if name == "hcms" else {})})
     found = measure_utility(mechanism, popularity, 5000, np.uint64(SEED))
-    assert expected_rmse(mechanism, popularity, 5000) == pytest.approx(found.mse_analytical**0.5)
     frequency = popularity / popularity.sum()
+    assert np.mean(standard_errors(mechanism, frequency, 5000) ** 2) == pytest.approx(found.mse_analytical)
     squared, absolute = expected_errors(frequency, mechanism.p_star, mechanism.q_star, 5000)
     if name == "hcms":
         others = np.sum(frequency**2) - frequency**2 - (1 - frequency) / 5000
@@ -185,7 +205,7 @@ def test_a_mechanism_without_an_estimate_has_no_utility():
         universe = 3
 
     assert measure_utility(Own(), np.ones(3), 10, np.uint64(1)) is None
-    assert expected_rmse(Own(), np.ones(3), 10) is None
+    assert standard_errors(Own(), np.full(3, 1 / 3), 10) is None
 
 
 # Words, figure, folder

@@ -70,9 +70,12 @@ def _privacy(title: str, records: Sequence[Configuration]) -> TextTable:
 def _utility(title: str, records: Sequence[Configuration]) -> TextTable:
     errors = ("rmse", "rmse_analytical", "mse", "mse_analytical", "mae", "mae_analytical")
     heads = ["RMSE", "analytical", "MSE", "analytical", "MAE", "analytical"]
+    heads += ["objects\nabove 2 SE", "top-10\nrecall"]
     table = TextTable(title=title, heads=["mechanism", "ε", *heads], box=None)
     for name, record in _named(table, records):
-        table.add(name, number(record.epsilon), *(error(getattr(record, field)) for field in errors))
+        above = "–" if record.n_above is None else f"{record.n_above:,}"
+        recall = "–" if record.recall_top10 is None else f"{share(record.recall_top10)}%"
+        table.add(name, number(record.epsilon), *(error(getattr(record, field)) for field in errors), above, recall)
     return table
 
 

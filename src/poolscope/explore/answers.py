@@ -12,8 +12,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import polars as pl
 
 from poolscope.core.arrays import Floats
@@ -28,7 +29,7 @@ from poolscope.metrics.exposure import exposure
 from poolscope.metrics.precision import behavior_map, by_user, precision_curve, select
 from poolscope.metrics.records import AttackCounts, Record, record_of
 from poolscope.metrics.text import strongest_attack, summary_text, unit_of
-from poolscope.reports.utility import expected_rmse
+from poolscope.metrics.usefulness import STANDS_OUT, standard_errors
 from poolscope.scenario.build import adversary_of, build_adversary, build_game, other_pools
 from poolscope.scenario.scenario import Scenario
 
@@ -134,8 +135,8 @@ BLOCK = 256
 PATIENCE = 30.0
 """Largest expected time of a further sample, in seconds."""
 
-CURATOR_REPORTS = 1_000_000
-"""Number of reports of the analytical RMSE."""
+CURATOR_DEVICES = 1_000_000
+"""Number of devices of the analytical RMSE."""
 
 CURVE_POINTS = 60
 
@@ -154,7 +155,8 @@ class Answer:
     exposure : of each private adversary by every number of reports; curves : precision against null rate at n;
         map : precision by behavior, of the strongest_attack's adversary.
     words : the summary; unit : what n counts; epsilon, devices : what is sent, in numbers and in words.
-    rmse : the curator's error with `CURATOR_REPORTS` reports, in closed form; None where it has none.
+    rmse : analytical error of a frequency from `CURATOR_DEVICES` devices after n events, with their cap and sampling;
+        None without a closed form. reports_each : of each device by then; n_above : objects above twice their error.
     waiting : adversaries who still estimate a popularity and are not in it.
     pools : their names.
     """
@@ -171,6 +173,8 @@ class Answer:
     epsilon: CumulativeEpsilon
     devices: tuple[str, ...]
     rmse: float | None
+    reports_each: float
+    n_above: int | None
     waiting: tuple[str, ...]
     pools: tuple[str, ...]
 
@@ -226,10 +230,23 @@ class Sample:
             unit=unit_of(game.policy),
             epsilon=epsilon_of(game),
             devices=(describe_epsilon([epsilon_of(game)], game.policy), *devices_in_words(game)),
-            rmse=expected_rmse(game.mechanism, game.popularity, CURATOR_REPORTS),
+            **curator_error(game, self._n),
             waiting=tuple(waiting),
             pools=game.universe.pool_names,
         )
+
+
+def curator_error(game: Game, n: int) -> dict[str, Any]:
+    """Return the error of a frequency after n events of each device, and how many objects stand out from it."""
+    each = game.policy.mean_reports(n)
+    frequency = game.popularity / game.popularity.sum()
+    independent = min(1.0, each) if game.device.memoizes else each
+    errors = standard_errors(game.mechanism, frequency, CURATOR_DEVICES, independent)
+    return {
+        "rmse": None if errors is None else float(np.sqrt(np.mean(np.square(errors)))),
+        "reports_each": each,
+        "n_above": None if errors is None else int((frequency > STANDS_OUT * errors).sum()),
+    }
 
 
 def _of(adversary: str, table: pl.DataFrame, n: int | None = None) -> pl.DataFrame:

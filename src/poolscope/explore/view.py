@@ -10,7 +10,7 @@ import polars as pl
 
 from poolscope import figures
 from poolscope.core.files import json_safe
-from poolscope.explore.answers import CURATOR_REPORTS, Answer
+from poolscope.explore.answers import CURATOR_DEVICES, Answer
 from poolscope.explore.one_user import UserHistory
 from poolscope.figures.saving import specification
 from poolscope.html.tables import cards, decimal, interval, large_percent
@@ -28,7 +28,7 @@ def answer(found: Answer) -> dict[str, Any]:
         "waiting": list(found.waiting),
         "words": found.words,
         "devices": list(found.devices),
-        "tiles": [*_tiles(best), _epsilon(found), _curator(found.rmse)],
+        "tiles": [*_tiles(best), _epsilon(found), _curator(found)],
         "adversary": best.adversary,
         "results": [record.as_json() for record in found.results],
     }
@@ -66,11 +66,12 @@ def _epsilon(found: Answer) -> dict[str, str]:
     return _tile(_rounded(epsilon.day), "ε per day", f"{_rounded(epsilon.year)} per year")
 
 
-def _curator(rmse: float | None) -> dict[str, str]:
-    label = f"RMSE of a frequency from {CURATOR_REPORTS:,} reports"
-    if rmse is None:
+def _curator(found: Answer) -> dict[str, str]:
+    """Return the error after n events of each device, with its cap, and how many objects stand out from it."""
+    label = f"RMSE of a frequency from {CURATOR_DEVICES:,} devices, {found.reports_each:,.3g} reports each"
+    if found.rmse is None or found.n_above is None:
         return _tile("–", label, "no analytical error")
-    return _tile(f"{100 * rmse:.2g}%", label, "analytical")
+    return _tile(f"{100 * found.rmse:.2g}%", label, f"{found.n_above:,} objects above twice their standard error")
 
 
 def _tile(value: str, label: str, note: str) -> dict[str, str]:

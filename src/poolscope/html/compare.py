@@ -105,6 +105,14 @@ def configuration(record: Configuration) -> str:
     return f"{record.mechanism} at ε = {number(record.epsilon)}"
 
 
+def _whole(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else share(value)
+
+
 SUCCESS = (
     Column("auc_pn", "", "AUC-PN", decimal),
     Column("precision", "% of users", "correct", share),
@@ -130,6 +138,8 @@ ERRORS = (
     Column("mse_analytical", "Mean squared error", "analytical", error),
     Column("mae", "Mean absolute error", "empirical", error),
     Column("mae_analytical", "Mean absolute error", "analytical", error),
+    Column("n_above", "Usefulness", "objects above 2 SE", _whole),
+    Column("recall_top10", "Usefulness", "recall of the top 10, %", _percent),
 )
 
 LIMITATIONS = (

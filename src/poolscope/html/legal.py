@@ -39,7 +39,7 @@ NOT_COVERED = (
     "Other pools: groups that the scenario does not name, and interests inside a pool.",
     "Other collections: reports about the same person from another feature, product or company add to these.",
     "Re-identification: network addresses, accounts, timing and device data can name the sender of reports.",
-    "Implementation: faults of the client, its random numbers or its caps. Test the client with `poolscope check`.",
+    "Implementation: faults of the client, its random numbers or its caps. Test the client with poolscope check.",
     "Other adversaries: one who knows more than is stated here may do better than these numbers.",
 )
 
@@ -194,7 +194,7 @@ def _reproduce(advice: Advice) -> Iterator[str]:
     outcomes = advice.provenance.outcomes if advice.provenance else None
     checksum = f", checksum of all outcomes {outcomes[:16]}" if outcomes else ""
     yield f"poolscope {advice.version}, seed {advice.seed}{checksum}. The scenario is under Provenance."
-    yield "`poolscope rerun FOLDER` repeats this advice. `poolscope audit recommended.toml` plays the recommendation."
+    yield "poolscope rerun FOLDER repeats this advice. poolscope audit recommended.toml plays the recommendation."
 
 
 def useful_in_words(advice: Advice) -> str:

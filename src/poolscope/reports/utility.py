@@ -61,16 +61,6 @@ def measure_utility(
     )
 
 
-def expected_rmse(mechanism: Mechanism, popularity: Floats, reports: int) -> float | None:
-    """Return the analytical RMSE over objects, without simulation; None where there is no closed form."""
-    frequency_estimator = closed_estimator(mechanism)
-    if frequency_estimator is None:
-        return None
-    frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
-    squared, _ = expected_errors_of_estimator(frequency_estimator, mechanism, frequency, reports)
-    return None if squared is None else float(np.sqrt(squared.mean()))
-
-
 def expected_errors_of_estimator(
     frequency_estimator: Estimator, mechanism: Mechanism, frequency: Floats, reports: int
 ) -> tuple[Floats, Floats] | tuple[None, None]:

@@ -65,6 +65,7 @@ from poolscope.metrics.provenance import Provenance, combined, files_checksum, p
 from poolscope.metrics.records import AttackCounts, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
+from poolscope.metrics.usefulness import usefulness
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.attacks import AttackSpec, attack_name
 from poolscope.scenario.build import (
@@ -110,6 +111,8 @@ class Configuration(LeakageRecord):
         answer times the answers that n reports can come from, as the papers count.
     mse, rmse, mae : errors of the curator's frequencies as measured, rmse the root of mse; mse_analytical,
         rmse_analytical, mae_analytical : in closed form. None where the mechanism has no estimate.
+    n_above : objects whose frequency is above twice its analytical standard error; recall_top10 : expected share of the
+        ten most frequent objects in the estimated top ten, None for ten objects or fewer. None without a closed form.
     pareto_optimal : whether no other choice does as well on both error and AUC, and better on one.
     """
 
@@ -120,6 +123,8 @@ class Configuration(LeakageRecord):
     mae: Real | None
     mse_analytical: Real | None
     mae_analytical: Real | None
+    n_above: Whole | None = None
+    recall_top10: Real | None = None
     pareto_optimal: Flag = False
 
     @computed_field  # type: ignore[prop-decorator]
@@ -382,7 +387,13 @@ def _utility(game: Game, estimate_from: int, seed: int, engine: Engine) -> dict[
         game.mechanism, true_frequencies(game), estimate_from, curator_key(seed, 1 << 32), engine.map
     )
     names = ("mse", "mae", "mse_analytical", "mae_analytical")
-    return {name: asdict(found)[name] if found else None for name in names}
+    seen = usefulness(game.mechanism, game.universe, true_frequencies(game), estimate_from)
+    recall = {one.k: one.recall for one in seen.top} if seen else {}
+    return {
+        **{name: asdict(found)[name] if found else None for name in names},
+        "n_above": seen.n_above if seen else None,
+        "recall_top10": recall.get(10),
+    }
 
 
 def true_frequencies(game: Game) -> Floats:
