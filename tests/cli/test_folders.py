@@ -90,7 +90,7 @@ def test_a_reproduction_says_who_writes_its_page(tmp_path):
 
 
 def test_another_folder_is_no_finished_one(tmp_path):
-    with pytest.raises(InputError, match="contains no finished run; name a folder of audit, compare, advise or"):
+    with pytest.raises(InputError, match="contains no finished run; name a folder of audit, compare, advise, sweep or"):
         write_page(tmp_path)
     with pytest.raises(InputError, match="there is no such folder; name a folder of audit"):
         pictures_of(tmp_path / "nowhere")
