@@ -145,6 +145,7 @@ ABOUT_ALL = {
     "html": "p.html",
     "link-scores": "l.csv",
     "linked-out": "j.csv",
+    "attack": "averaging",
 }
 
 

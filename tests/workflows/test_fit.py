@@ -10,6 +10,7 @@ from cases.command_line import SMALL, poolscope
 from cases.report_files import game_traces, scenario_of, write_traces
 from jsonschema import Draft202012Validator
 
+import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.html.workflows import audit, compare
 from poolscope.metrics.fitted import Fitted
@@ -74,13 +75,13 @@ def test_the_fitted_scenario_is_one_that_plays(scenario, traces, tmp_path):
     assert list(loaded.users.behavior.interest.beta) == found.behavior["interest"]["beta"]
     assert dict(loaded.users.behavior.pools) == found.behavior["pools"]
     assert loaded.to_dict() == fitted_scenario(scenario, found).to_dict()
-    text = (tmp_path / "fitted.toml").read_text()
-    assert text.count("# at the edge of what the data allow") == 2
-    # each commented edge is a table that a scenario takes
-    for edge, line in zip(found.edges, [one for one in text.splitlines() if one.startswith("# behavior")], strict=True):
-        users = tomllib.loads(line.removeprefix("# "))
-        assert users == {"behavior": edge.behavior}
-        assert scenario.replace({"users": users}).to_dict() == fitted_scenario(scenario, found, edge.name).to_dict()
+    edges = {edge.name: edge.behavior for edge in found.edges}
+    assert len(edges) == 2
+    assert tomllib.loads((tmp_path / "fitted.toml").read_text())["users"]["edges"] == edges
+    assert tomllib.loads(found.toml)["users"] == {"behavior": found.behavior, "edges": edges}
+    for name, behavior in edges.items():
+        alone = scenario.replace({"users": {"behavior": behavior}})
+        assert alone.to_dict() == fitted_scenario(scenario, found, name).to_dict()
     more, less = (edge.behavior["interest"]["beta"] for edge in found.edges)
     middle = found.behavior["interest"]["beta"]
     assert less[0] / sum(less) < middle[0] / sum(middle) < more[0] / sum(more)
@@ -230,3 +231,24 @@ def test_without_a_neutral_pool_the_interest_is_one(tmp_path):
     assert (found.interest, found.mean_interest.value) == (None, 1.0)
     assert "interest" not in found.behavior
     assert np.isclose(sum(found.pools.values()), 1, atol=1e-3)
+
+
+def test_advice_shows_the_edges_of_the_data():
+    tables = {
+        "universe": {"size": 12, "pools": {"a": 3, "b": 3}},
+        "popularity": {"kind": "uniform"},
+        "mechanism": {"kind": "grr", "epsilon": 1.0},
+        "users": {
+            "behavior": {"interest": {"beta": [2.0, 2.0]}},
+            "edges": {"more": {"interest": {"beta": [90.0, 1.0]}}},
+        },
+        "adversary": [{"name": "oracle", "popularity": "true"}],
+        "attack": {"observations": [8]},
+    }
+    asked = {"max_exposed": 0.3, "mechanisms": ["grr"], "users": 200, "horizon": 8, "epsilon": (0.5, 3.0)}
+    edge = {case.case: case for case in ps.advise(ps.Scenario.from_dict(tables), **asked).sensitivity}
+    case = edge["edge of the data: more"]
+    assert case.kind == "users"
+    del tables["users"]["edges"]
+    assert not any("edge" in case.case for case in ps.advise(ps.Scenario.from_dict(tables), **asked).sensitivity)
+    assert case.exposed.value >= edge["all users"].exposed.low, "users who are all interested are exposed sooner"

@@ -82,16 +82,10 @@ class Fitted(Result):
 
     @property
     def toml(self) -> str:
-        """The table of a scenario, with the edges as comments."""
-        return "\n".join(["[users]", f"behavior = {_inline(self.behavior)}", *self.comments]) + "\n"
-
-    @property
-    def comments(self) -> list[str]:
-        """The edges as comments of TOML."""
-        lines = []
-        for edge in self.edges:
-            lines += [f"# at the edge of what the data allow: {edge.name}", f"# behavior = {_inline(edge.behavior)}"]
-        return lines
+        """The table of a scenario: the fitted users, and those at the edge of what the data allow."""
+        edges = {edge.name: edge.behavior for edge in self.edges}
+        lines = ["[users]", f"behavior = {_inline(self.behavior)}", *([f"edges = {_inline(edges)}"] if edges else [])]
+        return "\n".join(lines) + "\n"
 
 
 def _inline(value: Any) -> str:

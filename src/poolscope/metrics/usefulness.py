@@ -97,7 +97,7 @@ class Usefulness(Result):
     >>> universe = ps.Universe.sized(30, {"a": 5, "b": 5, "c": 5})
     >>> found = ps.metrics.usefulness(mechanism, universe, np.arange(1, 31), reports=10_000)
     >>> found.objects, found.n_above, [one.pool for one in found.by_pool]
-    (30, 30, ['a', 'b', 'c', 'neutral'])
+    (30, 27, ['a', 'b', 'c', 'neutral'])
     """
 
     reports: Count

@@ -312,13 +312,15 @@ class UsersTable(TomlTable):
     """``[users]``: synthetic or recorded users; without ``count`` the command chooses their number.
 
     ``behavior`` is the distribution of synthetic users, with the keys of a prior; default uniform. ``none`` is the
-    share of users who prefer no pool. ``habits`` gives each user an own popularity, as ``sigma`` does. With ``change``,
-    the preferred pool of some users changes.
+    share of users who prefer no pool. ``edges`` are other populations that data allow, by name, as `fit` writes them:
+    `advise` shows what the recommendation exposes of each. ``habits`` gives each user an own popularity, as ``sigma``
+    does. With ``change``, the preferred pool of some users changes.
     """
 
     count: Count | None = None
     sigma: NotNegative = 0.0
     behavior: PriorTable | None = None
+    edges: dict[Name, PriorTable] = Field(default_factory=dict)
     none: ProbabilityBelowOne = 0.0
     traces: RelativePath | None = None
     habits: HabitsTable | None = None
@@ -326,7 +328,7 @@ class UsersTable(TomlTable):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        for key in ("count", "sigma", "behavior", "none", "habits", "change"):
+        for key in ("count", "sigma", "behavior", "edges", "none", "habits", "change"):
             self._only(self.traces is None, key, "synthetic users, not with traces")
         self._only(not self.sigma, "habits", "sigma = 0, as both are a user's own popularity")
         if self.behavior is not None and self.behavior.none:

@@ -105,21 +105,20 @@ def fit(
         else:
             made = _from_counts(scenario, universe, kind, counts)
     if target is not None:
-        comments = [f"{line}\n" for line in ("# other users that the data allow, for [users]", *made.comments)]
-        write_text(target, fitted_scenario(scenario, made).text + "".join(comments))
+        write_text(target, fitted_scenario(scenario, made).text)
     return made
 
 
 def fitted_scenario(scenario: Scenario, found: Fitted, edge: str | None = None) -> Scenario:
-    """Return the scenario with synthetic users of the fitted population, or of one at the edge of it."""
-    behavior = found.behavior
+    """Return the scenario with synthetic users of the fitted population and its edges, or of one of these."""
+    behavior, edges = found.behavior, {one.name: one.behavior for one in found.edges}
     if edge is not None:
-        known = {one.name: one.behavior for one in found.edges}
+        known, edges = edges, {}
         if edge not in known:
             raise InputError("must be an edge of the fit", value=edge, remedy=did_you_mean(edge, known))
         behavior = known[edge]
     count = scenario.users.count if scenario.users else None
-    return scenario.replace({"users": {"count": count, "behavior": behavior}})
+    return scenario.replace({"users": {"count": count, "behavior": behavior, "edges": edges or None}})
 
 
 def _kind(path: Path) -> str:

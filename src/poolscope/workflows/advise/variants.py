@@ -14,7 +14,7 @@ from poolscope.metrics.exposure import confident
 from poolscope.metrics.precision import select
 from poolscope.population.behavior import Behavior
 from poolscope.population.priors import UNIFORM, Beta
-from poolscope.scenario.build import build_game
+from poolscope.scenario.build import build_behavior, build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.candidates import Candidate
 from poolscope.workflows.advise.question import Question
@@ -81,8 +81,7 @@ def by_behavior(found: Exposures, game: Game, question: Question) -> Iterator[Ca
 def _by_population(game: Game, found: Exposures, simulator: Simulator, verified: Verified) -> Iterator[Case]:
     """Yield other populations, against the adversary as asked or one with a matched prior: the worse of the two."""
     (mine,), users = game.adversaries, verified.users[:MAX_CASE_USERS]
-    for case, interest in POPULATIONS.items():
-        behavior = replace(game.behavior, interest=interest)
+    for case, behavior in _populations(game, simulator.scenario).items():
         matched = _matched(mine, behavior)
         adversaries = [mine] if matched.belief == mine.belief else [mine, matched]
         if behavior == game.behavior and len(adversaries) == 1:
@@ -93,6 +92,19 @@ def _by_population(game: Game, found: Exposures, simulator: Simulator, verified:
             exposures = [exposures_of(outcomes, adversary, other) for adversary in adversaries]
         cases = [_case("users", case, *both, simulator.question) for both in zip(exposures, PRIORS, strict=False)]
         yield max(cases, key=lambda one: one.exposed.value)
+
+
+def _populations(game: Game, scenario: Scenario) -> dict[str, Behavior]:
+    """Return other distributions of the users' behavior: usual ones, and those at the edge of what data allow."""
+    usual = {case: replace(game.behavior, interest=interest) for case, interest in POPULATIONS.items()}
+    edges = scenario.users.edges if scenario.users else {}
+    fitted = {
+        f"edge of the data: {name}": replace(
+            build_behavior(table, game.universe, game.popularity), none=game.behavior.none
+        )
+        for name, table in edges.items()
+    }
+    return usual | fitted
 
 
 def _matched(adversary: Adversary, behavior: Behavior) -> Adversary:
