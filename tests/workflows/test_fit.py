@@ -246,9 +246,9 @@ def test_advice_shows_the_edges_of_the_data():
         "attack": {"observations": [8]},
     }
     asked = {"max_exposed": 0.3, "mechanisms": ["grr"], "users": 200, "horizon": 8, "epsilon": (0.5, 3.0)}
-    edge = {case.case: case for case in ps.advise(ps.Scenario.from_dict(tables), **asked).sensitivity}
+    edge = {case.variant: case for case in ps.advise(ps.Scenario.from_dict(tables), **asked).sensitivity}
     case = edge["edge of the data: more"]
-    assert case.kind == "users"
+    assert case.about == "users"
     del tables["users"]["edges"]
-    assert not any("edge" in case.case for case in ps.advise(ps.Scenario.from_dict(tables), **asked).sensitivity)
+    assert not any("edge" in case.variant for case in ps.advise(ps.Scenario.from_dict(tables), **asked).sensitivity)
     assert case.exposed.value >= edge["all users"].exposed.low, "users who are all interested are exposed sooner"

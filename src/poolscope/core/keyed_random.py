@@ -32,7 +32,7 @@ def uniforms(keys: ArrayLike, index: ArrayLike = 0) -> Floats:
     """
     streams, indices = np.asarray(keys, dtype=np.uint64), np.asarray(index, dtype=np.int64)
     out = np.empty((*indices.shape, *streams.shape))
-    rows, flat = out.reshape(-1, streams.size), np.ascontiguousarray(streams.ravel())
+    rows, flat = out.reshape(indices.size, streams.size), np.ascontiguousarray(streams.ravel())
     for row, number in zip(rows, indices.ravel(), strict=True):
         kernels.uniforms(flat, int(number), row)
     return np.moveaxis(out, range(indices.ndim), range(-indices.ndim, 0)) if indices.ndim else out
