@@ -1,5 +1,6 @@
 """Attacks of one's own: what they receive, what they may return, and that no bit depends on threads or blocks."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -85,7 +86,7 @@ def test_the_papers_attack_as_a_custom_one_gives_the_same_posteriors(policy):
 
 def test_memoized_responses_are_attacked_by_a_custom_attack_too():
     game = replace(GAME, device=ps.mechanisms.Memoized(MECHANISM), observations=[4])
-    outcomes = ps.play(game, 20, SEED)
+    outcomes = ps.play(game, 3, SEED)
     same = ["user", "guess", "confidence"]
     builtin, own = (rows_of(outcomes, name).select(same) for name in ("strong", "bayesian"))
     assert_frame_equal(builtin, own, check_exact=False, abs_tol=1e-9)
@@ -108,6 +109,19 @@ def test_threads_and_blocks_change_no_bit(engine, block_bytes, monkeypatch):
     monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", block_bytes)
     assert game.block_users < 200
     assert_frame_equal(ps.play(game, 200, SEED, engine=engine), expected)
+
+
+def test_what_dask_cannot_send_is_refused_in_one_line():
+    """Before a worker is needed."""
+    pytest.importorskip("distributed")
+
+    class Locked(Mixing):
+        def __init__(self):
+            self.lock = threading.Lock()
+
+    with pytest.raises(InputError, match="attack 'mixing' cannot be sent to workers") as caught:
+        ps.play(replace(GAME, adversaries=[Locked()]), 5, SEED, engine=ps.Dask(workers=1))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow
