@@ -14,7 +14,6 @@ from typing import Protocol, TypeGuard, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
-from scipy.optimize import minimize
 
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.errors import InputError, PoolscopeError
@@ -324,6 +323,8 @@ def calibrate(
 
 def _fitted(scores: Floats, truth: Integers, prior: Floats) -> Floats:
     """Return the parameters of the largest likelihood, with a weak penalty that keeps them finite."""
+    from scipy.optimize import minimize  # a slow import that most games do not need
+
     h, largest = scores.shape[1], float((scores - scores.mean(axis=1, keepdims=True)).std(axis=1).max())
     features = _features(scores, largest)
     sizes = features.std(axis=(0, 1))
