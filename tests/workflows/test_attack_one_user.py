@@ -144,6 +144,7 @@ ABOUT_ALL = {
     "html": "p.html",
     "link-scores": "l.csv",
     "linked-out": "j.csv",
+    "attack": "averaging",
 }
 
 
