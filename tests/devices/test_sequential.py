@@ -87,7 +87,6 @@ GAME = ps.Game(
 )
 
 
-@pytest.mark.statistical
 def test_the_attack_on_a_sticky_device_is_calibrated_and_the_naive_one_is_not():
     assert isinstance(attack_for(STICKY), SequentialReportsAttack)
     outcomes = ps.play(GAME, 1500, SEED)

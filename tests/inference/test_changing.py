@@ -140,6 +140,7 @@ def switching(keys, n):
     return (cumulative[kind, :-1] <= within[..., None]).sum(axis=2), pools
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_the_attack_is_calibrated_under_its_own_model():
     """And the paper's attack is not, which takes the pool as constant."""

@@ -1,10 +1,12 @@
 """Attacks of one's own: what they receive, what they may return, and that no bit depends on threads or blocks."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
+from cases.selection import mostly, statistical
 from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 
@@ -83,9 +85,10 @@ def test_the_papers_attack_as_a_custom_one_gives_the_same_posteriors(policy):
     assert_frame_equal(builtin, own, check_exact=False, abs_tol=1e-9)
 
 
+@pytest.mark.slow
 def test_memoized_responses_are_attacked_by_a_custom_attack_too():
     game = replace(GAME, device=ps.mechanisms.Memoized(MECHANISM), observations=[4])
-    outcomes = ps.play(game, 20, SEED)
+    outcomes = ps.play(game, 3, SEED)
     same = ["user", "guess", "confidence"]
     builtin, own = (rows_of(outcomes, name).select(same) for name in ("strong", "bayesian"))
     assert_frame_equal(builtin, own, check_exact=False, abs_tol=1e-9)
@@ -104,10 +107,23 @@ def test_threads_and_blocks_change_no_bit(engine, block_bytes, monkeypatch):
     redrawn = replace(STRONG, redraws=tuple(replace(STRONG, popularity=POPULARITY**p) for p in (0.9, 1.1)))
     adversaries = [redrawn, Mixing(), ps.attacks.Averaging(), with_attack(redrawn, Other())]
     game = replace(GAME, adversaries=adversaries, policy=ps.mechanisms.ReportingPolicy(sampling_rate=0.8))
-    expected = ps.play(game, 200, SEED, engine=Local(threads=1))
+    expected = ps.play(game, 140, SEED, engine=Local(threads=1))
     monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", block_bytes)
-    assert game.block_users < 200
-    assert_frame_equal(ps.play(game, 200, SEED, engine=engine), expected)
+    assert game.block_users < 140
+    assert_frame_equal(ps.play(game, 140, SEED, engine=engine), expected)
+
+
+def test_what_dask_cannot_send_is_refused_in_one_line():
+    """Before a worker is needed."""
+    pytest.importorskip("distributed")
+
+    class Locked(Mixing):
+        def __init__(self):
+            self.lock = threading.Lock()
+
+    with pytest.raises(InputError, match="attack 'mixing' cannot be sent to workers") as caught:
+        ps.play(replace(GAME, adversaries=[Locked()]), 5, SEED, engine=ps.Dask(workers=1))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow
@@ -200,11 +216,10 @@ class Overconfident:
         return weight / weight.sum(axis=2, keepdims=True)
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("attack", [ps.attacks.Averaging(), ps.attacks.NearestProfile()], ids=lambda a: a.name)
-@pytest.mark.parametrize("policy", [{}, {"sampling_rate": 0.6}], ids=str)
-def test_scores_are_calibrated_on_held_out_users(attack, policy):
-    policy = ps.mechanisms.ReportingPolicy(**policy)
+@pytest.mark.parametrize("rate", mostly(statistical, [1.0, 0.6], 1.0))
+def test_scores_are_calibrated_on_held_out_users(attack, rate):
+    policy = ps.mechanisms.ReportingPolicy(sampling_rate=rate)
     game = replace(GAME, adversaries=[attack, Overconfident()], observations=[20], policy=policy)
     outcomes = ps.play(game, 2000, SEED)
     own, wrong = (outcomes.filter(outcomes["adversary"] == name) for name in (attack.name, "overconfident"))

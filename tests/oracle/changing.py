@@ -1,6 +1,6 @@
 """Posteriors where the preferred pool may change, from the definition: a sum over all paths of pools.
 
-Slow and independent of the package: plain loops, and an integral by a fine Gauss rule on each axis.
+Slow and independent of the package: plain loops, and a Gauss rule on each axis, exact for at most 15 reports.
 """
 
 from itertools import pairwise, product
@@ -8,7 +8,7 @@ from itertools import pairwise, product
 import numpy as np
 
 
-def joint(likelihood, rate, returns, prior=None, nodes=30):
+def joint(likelihood, rate, returns, prior=None, nodes=8):
     """Probability of the reports and of each path (i_1, ..., i_n) of pools, for uniform gamma and delta."""
     n, k = len(likelihood), len(likelihood[0]) - 1
     prior = [1 / k] * k if prior is None else prior

@@ -45,7 +45,6 @@ def dirichlet_multinomial(sequence, alpha):
     return out * gamma_function(total) / gamma_function(total + len(sequence))
 
 
-@pytest.mark.statistical
 def test_habits_are_draws_from_a_dirichlet_distribution():
     """Sequences of three objects of one pool, by chi-square; and not those of the popularity itself."""
     universe = ps.Universe.sized(6, {"a": 3, "b": 2})
@@ -63,7 +62,6 @@ def test_habits_are_draws_from_a_dirichlet_distribution():
     assert stats.chisquare(observed, independent).pvalue < 1e-12
 
 
-@pytest.mark.statistical
 def test_large_concentrations_are_the_popularity_itself():
     users = draw_users(UNIVERSE, ps.Behavior(), KEYS)
     first = draw_traces(UNIVERSE, POPULARITY, users, 10, habits=1e12)
@@ -84,7 +82,6 @@ def test_a_users_first_events_are_the_same_in_longer_traces(habits, change):
 # Changes
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("extra", [{}, {"habits": 50.0}, {"sigma": 0.001}], ids=str)
 def test_a_change_moves_the_share_to_other_pools_from_that_event_on(extra):
     change = ps.Change(after=3, share=0.25)

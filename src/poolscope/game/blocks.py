@@ -23,7 +23,7 @@ from poolscope.core.files import check_shared, unshared
 from poolscope.core.machine import check_disk, check_memory
 from poolscope.core.tables.atomic import write_bytes
 from poolscope.game.game import Game, blocks, play_block
-from poolscope.game.users import calibrated
+from poolscope.game.users import calibrated, check_sendable
 
 #: Users played before the first block, so that one process compiles for all.
 WARM_UP_USERS = 2
@@ -74,6 +74,7 @@ def play_blocks_to_files(
 ) -> Iterator[PlayedBlock]:
     """Play blocks into the folder; yield each when its file is visible."""
     run = replace(run, game=calibrated(run.game, run.seed))
+    check_sendable(run.game, engine)
     if engine.workers > 1:
         # compiled and cached by one process: concurrent writes to Numba's cache are not safe
         for _ in engine.tasks(_warm_up, run, [range(WARM_UP_USERS)]):

@@ -20,7 +20,7 @@ from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device, draws_fresh
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import AttackResult, Evaluator, merge_groups, table
-from poolscope.game.users import BlockUsers, calibrated, users_of_block
+from poolscope.game.users import BlockUsers, calibrated, check_sendable, users_of_block
 from poolscope.inference.adversary import Adversary, check_adversary, n_weight_columns
 from poolscope.inference.attack import attack_for
 from poolscope.inference.custom import USERS_PER_CALL, as_adversary, custom_block
@@ -253,6 +253,7 @@ def play(
     """
     check_count("users", users)
     engine, game = as_engine(engine), calibrated(game, seed)
+    check_sendable(game, engine)
     if game.available_users is not None and users > game.available_users:
         raise InputError(f"users must be at most the {game.available_users} of the population", value=users)
     return in_order(play_blocks(game, blocks(users, game.block_users), seed, engine, tick))

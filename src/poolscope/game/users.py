@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,8 +12,9 @@ import polars as pl
 
 from poolscope.core.arguments import checked
 from poolscope.core.arrays import Integers, Keys, Map, Objects
+from poolscope.core.dask import Dask
 from poolscope.core.errors import InputError, check_count
-from poolscope.core.executors import Local
+from poolscope.core.executors import Engine, Local
 from poolscope.core.randomness import user_keys
 from poolscope.devices.policy import ReportedEvents, ReportingPolicy
 from poolscope.inference.custom import calibrate, needs_calibration
@@ -183,6 +185,22 @@ def simulate(game: Game, users: int, seed: int) -> Simulated:
         truth=SimulatedTruth(pool=known.iota, gamma=known.gamma, delta=known.delta, pool_names=names, keys=found.keys),
         keys=found.keys,
     )
+
+
+def check_sendable(game: Game, engine: Engine) -> None:
+    """Refuse attacks, populations and devices of one's own that Dask could not send to its workers."""
+    own = {f"attack {a.name!r}": a.attack for a in game.adversaries if a.attack is not None}
+    own |= {"the population": game.population, "the device": game.device}
+    if not isinstance(engine, Dask):
+        return
+    cloudpickle = import_module("cloudpickle")  # comes with Dask, which uses it
+    for what, part in own.items():
+        try:
+            cloudpickle.dumps(part)
+        except Exception as error:
+            text = " ".join(str(error).split())
+            remedy = "define it in a module, without locks, open files or connections"
+            raise InputError(f"{what} cannot be sent to workers: {text}", remedy=remedy) from error
 
 
 def calibrated(game: Game, seed: int) -> Game:

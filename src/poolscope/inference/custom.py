@@ -14,7 +14,6 @@ from typing import Protocol, TypeGuard, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
-from scipy.optimize import minimize
 
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.errors import InputError, PoolscopeError
@@ -96,19 +95,9 @@ class AttackContext:
 class Attack(Protocol):
     """An attack of one's own, beside the adversaries of a game: `Game(adversaries=[Adversary.weak(universe), Mine()])`.
 
-    Parameters of `posteriors`
-    --------------------------
-    reports : columns of the reports, user after user, each user's in order of time.
-    lengths : (users,) reports of each user, which may be 0.
-    observations : increasing numbers of reports. Row o uses a user's first `observations[o]` reports alone, or all of
-        them where there are fewer.
-    context : what else is known, an `AttackContext`.
-
-    It returns (users, observations, hypotheses), each row a probability distribution. A user's rows may depend on the
-    reports of that user alone. The method runs in several threads and processes, so that it keeps no state.
-
-    An attack with a method `scores` of the same parameters, and without `posteriors`, returns any finite numbers. They
-    are calibrated on held-out users.
+    A user's posterior may depend on the reports of that user alone. Attacks run in several threads and processes, so
+    that they keep no state. An attack with a method `scores` of the same parameters, and without `posteriors`, returns
+    any finite numbers, which are calibrated on held-out users (`ps.attacks.ScoringAttack`).
 
     Examples
     --------
@@ -124,7 +113,16 @@ class Attack(Protocol):
     def posteriors(
         self, reports: Reports, lengths: Integers, observations: Sequence[int], context: AttackContext
     ) -> ArrayLike:
-        """Return (users, observations, hypotheses) posteriors."""
+        """Return (users, observations, hypotheses) posteriors, each row a probability distribution.
+
+        Parameters
+        ----------
+        reports : columns of the reports, user after user, each user's in order of time.
+        lengths : (users,) reports of each user, which may be 0.
+        observations : increasing numbers of reports. Row o uses a user's first `observations[o]` reports alone, or all
+            of them where there are fewer.
+        context : what else is known.
+        """
         ...
 
 
@@ -325,6 +323,8 @@ def calibrate(
 
 def _fitted(scores: Floats, truth: Integers, prior: Floats) -> Floats:
     """Return the parameters of the largest likelihood, with a weak penalty that keeps them finite."""
+    from scipy.optimize import minimize  # a slow import that most games do not need
+
     h, largest = scores.shape[1], float((scores - scores.mean(axis=1, keepdims=True)).std(axis=1).max())
     features = _features(scores, largest)
     sizes = features.std(axis=(0, 1))

@@ -72,7 +72,7 @@ def build_game(
 
     Estimated popularities derive from the run's seed.
     """
-    from poolscope.scenario.attacks import attack_adversaries  # slow to import, and most games have none
+    from poolscope.scenario.attacks import attack_adversaries  # it is made of this module
 
     if scenario.attack is None:
         raise scenario.missing("attack")
