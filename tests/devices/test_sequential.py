@@ -119,9 +119,9 @@ def test_users_and_lengths_are_kept_apart():
 
 def test_a_pseudonym_is_a_sequence_of_its_own():
     game = replace(GAME, policy=ps.mechanisms.ReportingPolicy(rotate_after=10), observations=[10, 20])
-    outcomes, drawn = ps.play(game, 3, SEED), ps.simulate(game, 3, SEED)
+    outcomes, drawn = ps.play(game, 12, SEED), ps.simulate(game, 12, SEED)
     found = outcomes.filter((outcomes["adversary"] == "strong") & (outcomes["n"] == 20))["confidence"]
-    for user in range(3):
+    for user in range(12):
         second = {"value": drawn.reports["value"][20 * user + 10 : 20 * user + 20]}
         assert found[user] == pytest.approx(ps.posterior(STICKY, second, GAME.adversaries[0])[-1].max(), abs=1e-10)
 
