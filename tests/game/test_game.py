@@ -378,7 +378,7 @@ def test_almost_no_epsilon_is_chance():
         ({"observations": [0, 5]}, "at least 1"),
         ({"observations": [5, 5]}, "observations must be increasing"),
         ({"device": Fresh(Identity(universe=61))}, "universe's 60 objects"),
-        ({"device": Identity(universe=60)}, r"must be a device, .*got 'Identity'; for example Fresh"),
+        ({"device": Identity}, r"must be a "),
         ({"adversaries": [ORACLE, ORACLE]}, "names of their own"),
         ({"adversaries": [], "non_private": False}, "must be there"),
         ({"sigma": -0.1}, "sigma"),

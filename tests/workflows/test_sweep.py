@@ -143,6 +143,13 @@ def test_values_are_toml_or_words():
         parse_vary(["a=1", "a=2"])
 
 
+def test_attacks_stand_beside_adversaries():
+    done = ps.sweep(SMALL, {"mechanism.epsilon": [3]}, users=20, attacks=["averaging"])
+    assert set(done.results["adversary"]) == {"oracle", "averaging", "non-private"}
+    assert done.plan.attacks == ("averaging",)
+    assert done.results.filter(adversary="averaging")["auc_pn"].is_between(0, 1).all()
+
+
 def test_lists_are_text_in_the_table():
     done = ps.sweep(SMALL, {"attack.observations": [[1], [2, 3]]}, users=5)
     assert done.results["attack.observations"].unique(maintain_order=True).to_list() == ["[1]", "[2, 3]"]

@@ -21,7 +21,8 @@ from poolscope.core.tables import check_output
 from poolscope.core.tables.atomic import write_text
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.metrics.gates import POLICIES, Gate, GateResult, parse_gate
-from poolscope.scenario.build import is_custom, parameters_of
+from poolscope.scenario.build import parameters_of
+from poolscope.scenario.custom import is_custom
 from poolscope.scenario.scenario import Scenario
 
 #: Fields that a run has with a threshold only, and what asks for one.

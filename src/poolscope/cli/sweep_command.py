@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from poolscope.cli.app import EngineOption, Json, Scenario, Scheduler, command, elapsed
+from poolscope.cli.app import Attacks, EngineOption, Json, Scenario, Scheduler, command, elapsed
 
 
 @command("poolscope sweep apple-emojis --vary mechanism.epsilon=1,2,4 --vary popularity.exponent=0,1 --seeds 5")
@@ -23,6 +23,7 @@ def sweep(
         int | None, typer.Option(help="Simulate this many users per run.  [default: the scenario's, at most 1,000]")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write to this folder.  [default: poolscope-sweep-SCENARIO]")] = None,
+    attack: Attacks = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped sweep.")] = False,
     engine: EngineOption = None,
     scheduler: Scheduler = None,
@@ -32,6 +33,7 @@ def sweep(
     from poolscope.cli.progress import resume_command, working
 
     with working("Sweeping") as work:
+        from poolscope.cli.app import words
         from poolscope.cli.gates import print_result
         from poolscope.cli.progress import running
         from poolscope.cli.sweep import parse_vary, print_sweep
@@ -51,6 +53,7 @@ def sweep(
                 varied,
                 seeds=range(seed, seed + seeds),
                 users=users,
+                attacks=words(attack or ""),
                 engine=own,
                 out=folder,
                 resume=resume,

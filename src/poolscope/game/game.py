@@ -16,8 +16,9 @@ from poolscope.core.arrays import Floats, Integers, Tick
 from poolscope.core.errors import InputError, check_count
 from poolscope.core.executors import Engine, EngineLike, Local, as_engine
 from poolscope.core.machine import available_memory
+from poolscope.core.progress import SILENT, Progress
 from poolscope.devices.policy import ReportingPolicy
-from poolscope.devices.protocols import Device, draws_fresh
+from poolscope.devices.protocols import Device, Fresh, draws_fresh
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import AttackResult, Evaluator, merge_groups, table
 from poolscope.game.users import BlockUsers, calibrated, check_sendable, users_of_block
@@ -26,6 +27,7 @@ from poolscope.inference.attack import attack_for
 from poolscope.inference.custom import USERS_PER_CALL, as_adversary, custom_block
 from poolscope.inference.independent import BlockPosteriors
 from poolscope.inference.non_private import non_private_posteriors
+from poolscope.mechanisms.custom import as_mechanism
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.behavior import NONE, Behavior, Change
 from poolscope.population.popularity import uniform
@@ -94,6 +96,9 @@ class Game:
         if popularity.shape != (self.universe.size,) or not np.all(np.isfinite(popularity) & (popularity >= 0)):
             rule = f"popularity must be a finite number of at least 0 for each of {self.universe.size} objects"
             raise InputError(rule, value=popularity.shape)
+        # a mechanism alone is a device that draws every report independently
+        if hasattr(self.device, "obfuscate") and not hasattr(self.device, "send"):
+            object.__setattr__(self, "device", Fresh(as_mechanism(self.device, self.universe)))
         attack_for(self.device)
         self._check_users()
         known = "popularity and behavior known exactly"
@@ -239,7 +244,7 @@ def play(
     seed: int,
     *,
     engine: EngineLike | None = None,
-    tick: Tick | None = None,
+    progress: Progress = SILENT,
 ) -> pl.DataFrame:
     """Return the outcomes of users 0..users-1: the same for any engine, and each user's for any number of users.
 
@@ -256,7 +261,8 @@ def play(
     check_sendable(game, engine)
     if game.available_users is not None and users > game.available_users:
         raise InputError(f"users must be at most the {game.available_users} of the population", value=users)
-    return in_order(play_blocks(game, blocks(users, game.block_users), seed, engine, tick))
+    progress.begin(users)
+    return in_order(play_blocks(game, blocks(users, game.block_users), seed, engine, progress.tick))
 
 
 def play_blocks(game: Game, todo: Iterable[range], seed: int, engine: Engine, tick: Tick | None = None) -> pl.DataFrame:

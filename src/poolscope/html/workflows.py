@@ -34,7 +34,7 @@ def audit(
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
     epsilon: float | None = None,
-    mechanism: str | None = None,
+    mechanism: Any = None,
     attacks: Sequence[AttackSpec] = (),
     engine: EngineLike | None = None,
     resume: bool = False,
@@ -47,7 +47,8 @@ def audit(
     ----------
     users : number of users; by default the scenario's, or as many as take about ten seconds.
     observations, threshold, epsilon, mechanism : replace those of the scenario; a new mechanism has the parameters
-        that `compare` gives it. To resume the run, pass the same values.
+        that `compare` gives it, or is one's own: an instance, a class, or "module:Class". To resume the run, pass the
+        same values.
     attacks : further attacks, each a built-in name, a class or instance (`Attack`), or "module:Class". They have the
         assumptions of the scenario's last adversary.
     engine : where blocks of users run: `Local`, `Dask`, or anything with a ``map`` (an executor of

@@ -14,6 +14,7 @@ from poolscope.inference.independent import DeviceAttack, IndependentReportsAtta
 from poolscope.inference.memoized.attack import MemoizedReportsAttack
 from poolscope.inference.sequential import SequentialReportsAttack
 from poolscope.mechanisms.checking import checked_reports
+from poolscope.mechanisms.custom import as_mechanism
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 
 
@@ -70,7 +71,7 @@ def posterior(
         check_integers("observations", observations, 0)
     # an object with some members of a device is meant as a device, though it may lack others
     meant = isinstance(device, Device) or (hasattr(device, "send") and hasattr(device, "mechanism"))
-    given: Any = device if meant else Fresh(cast(Mechanism, device))
+    given: Any = device if meant else Fresh(cast(Mechanism, as_mechanism(device, adversary.universe)))
     attack, mechanism = attack_for(given), given.mechanism
     check_adversary(adversary)
     if adversary.universe.size != mechanism.universe:

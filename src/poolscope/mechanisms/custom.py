@@ -313,6 +313,13 @@ def adapt(mechanism: CustomMechanism, universe: int | Universe) -> Adapted:
     return adapted
 
 
+def as_mechanism(given: Any, universe: int | Universe) -> Any:
+    """Return a mechanism as it is, and what has only the methods of a custom one adapted to the universe."""
+    if isinstance(given, type) or hasattr(given, "mass") or not hasattr(given, "log_likelihood"):
+        return given
+    return adapt(given, universe)
+
+
 def owner(kind: type, name: str) -> type | None:
     """Return the class in the method resolution order that defines an attribute."""
     return next((own for own in kind.__mro__ if name in vars(own)), None)

@@ -20,7 +20,8 @@ from poolscope.inference.custom import AnyAttack, is_attack, with_attack
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform
 from poolscope.population.universe import Universe
-from poolscope.scenario.build import build_behavior, custom_class
+from poolscope.scenario.build import build_behavior
+from poolscope.scenario.custom import custom_class
 from poolscope.scenario.scenario import Scenario
 
 #: An attack as functions take it.

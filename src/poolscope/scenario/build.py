@@ -7,11 +7,8 @@ import runs code.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +29,6 @@ from poolscope.devices.registry import MECHANISMS, make, with_instantaneous_roun
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.channel import MAX_CELLS, check_cells
-from poolscope.mechanisms.custom import adapt
 from poolscope.mechanisms.protocols import Mechanism, ReportColumn
 from poolscope.population.behavior import Behavior, Change
 from poolscope.population.popularity import uniform
@@ -47,6 +43,7 @@ from poolscope.reports.frequencies import (
     redraw_popularity_estimates_of_objects,
     simulate_frequencies,
 )
+from poolscope.scenario.custom import import_name, is_custom
 from poolscope.scenario.scenario import Scenario
 from poolscope.scenario.tables import FILE_PARAMETERS, AdversaryTable, DensityTable, PriorTable
 
@@ -325,9 +322,16 @@ def with_overrides(
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
     epsilon: float | None = None,
-    mechanism: str | None = None,
+    mechanism: Any = None,
 ) -> Scenario:
-    """Return the scenario with these values overridden; itself where all are None. Its text is updated too."""
+    """Return the scenario with these values overridden; itself where all are None. Its text is updated too.
+
+    A mechanism of one's own has no name in a scenario: it is recorded, and `own_mechanism` makes it.
+    """
+    if mechanism is not None and is_custom(mechanism):
+        kept = with_overrides(scenario, observations=observations, threshold=threshold)
+        asked = {"mechanism": import_name(mechanism), **({} if epsilon is None else {"epsilon": epsilon})}
+        return kept.with_overrides_recorded(kept.overrides | asked)
     counts = None if observations is None else list(observations)
     values = {"mechanism": mechanism, "epsilon": epsilon, "observations": counts, "threshold": threshold}
     overrides: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
@@ -385,52 +389,3 @@ def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter
     wanted = {name for name, p in known.items() if own or p.default in (None, inspect.Parameter.empty)}
     given = scenario.mechanism.parameters
     return {name: value for name, value in given.items() if name in wanted and name != "epsilon"}
-
-
-CONSTRUCTOR_ARGUMENTS = ("universe", "size", "epsilon")
-"""Arguments that the constructor of a custom mechanism may take: the number of objects (two names), and epsilon."""
-
-
-def is_custom(kind: object) -> bool:
-    """Return whether a mechanism is custom: a class, or "module:Class"."""
-    return not isinstance(kind, str) or ":" in kind
-
-
-def custom_class(kind: str | Callable[..., Any], place: str = "mechanism") -> Callable[..., Any]:
-    """Return a custom class; "module:Class" is imported, also from the current directory."""
-    if not isinstance(kind, str):
-        return kind
-    module, _, name = kind.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        rule = "must be an importable module:Class"
-        raise InputError(rule, value=kind, place=place, remedy=str(error)) from None
-    if not callable(found):
-        raise InputError("must be a class", value=kind, place=place)
-    made: Callable[..., Any] = found
-    return made
-
-
-def import_name(kind: str | Callable[..., Any]) -> str:
-    """Return the name of a custom mechanism on the command line."""
-    return kind if isinstance(kind, str) else f"{kind.__module__}:{kind.__name__}"
-
-
-def takes_epsilon(maker: Callable[..., Any]) -> bool:
-    """Return whether the constructor takes an epsilon."""
-    return "epsilon" in inspect.signature(maker).parameters
-
-
-def make_custom(maker: Callable[..., Any], universe: Universe, epsilon: float | None) -> Mechanism:
-    """Construct a custom mechanism and adapt it for the game (`adapt`)."""
-    known = inspect.signature(maker).parameters
-    values = {"universe": universe.size, "size": universe.size, "epsilon": epsilon}
-    for name, parameter in known.items():
-        variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if parameter.default is parameter.empty and not variadic and name not in CONSTRUCTOR_ARGUMENTS:
-            rule = f"must take only {', '.join(CONSTRUCTOR_ARGUMENTS)}, or arguments with defaults"
-            raise InputError(rule, value=name, place=f"mechanism {maker.__name__}")
-    return adapt(maker(**{name: values[name] for name in CONSTRUCTOR_ARGUMENTS if name in known}), universe)

@@ -68,18 +68,8 @@ from poolscope.metrics.text import users_in_words
 from poolscope.metrics.usefulness import usefulness
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.attacks import AttackSpec, attack_name
-from poolscope.scenario.build import (
-    build_game,
-    build_mechanism,
-    custom_class,
-    import_name,
-    is_custom,
-    make_custom,
-    mechanism_changes,
-    parameters_of,
-    takes_epsilon,
-    with_overrides,
-)
+from poolscope.scenario.build import build_game, build_mechanism, mechanism_changes, parameters_of, with_overrides
+from poolscope.scenario.custom import custom_class, import_name, is_custom, make_custom, takes_epsilon
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.run_folder import PlayedScenario, input_files
 

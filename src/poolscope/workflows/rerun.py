@@ -19,7 +19,8 @@ from poolscope.core.tables.locations import local_paths, table_checksum
 from poolscope.game.blocks import BlockRun, all_blocks, play_blocks_to_files
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.provenance import Provenance, files_checksum, provenance_of
-from poolscope.scenario.build import build_game, is_custom
+from poolscope.scenario.build import build_game
+from poolscope.scenario.custom import is_custom
 from poolscope.scenario.scenario import Scenario, scenario_from_record
 from poolscope.workflows.advise.advise import advise
 from poolscope.workflows.advise.records import FILE as ADVICE
@@ -92,7 +93,7 @@ def rerun_audit(folder: Path, inputs: Path | None, engine: Engine, progress: Pro
         remedy = "go on with poolscope audit --resume first"
         raise InputError(UNFINISHED, file=folder, remedy=remedy if manifest else None)
     before = known(manifest.provenance, folder / "manifest.json")
-    check_builtin(manifest.attacks, folder / "manifest.json")
+    check_builtin([*manifest.attacks, *filter(None, [manifest.mechanism])], folder / "manifest.json")
     check_parts(manifest, folder)
     run = read_run(folder)
     if (run.summary.seed, run.summary.users, run.summary.provenance) != (manifest.seed, manifest.users, before):
@@ -178,6 +179,7 @@ def rerun_sweep(folder: Path, inputs: Path | None, engine: Engine, progress: Pro
     if done.plan.metrics:
         remedy = "give the call again, as a folder must not say which code is run"
         raise InputError("must have built-in metrics alone", value=done.plan.metrics[0], file=folder, remedy=remedy)
+    check_builtin(done.plan.attacks, folder / SWEEP)
     scenario = scenario_of(done.plan.scenario.about(), inputs, before.inputs)
     with scratch_folder(Path(gettempdir())) as place:
         again = sweep(
@@ -185,6 +187,7 @@ def rerun_sweep(folder: Path, inputs: Path | None, engine: Engine, progress: Pro
             done.plan.vary,
             seeds=done.plan.seeds,
             users=done.plan.users,
+            attacks=done.plan.attacks,
             engine=engine,
             out=place / "sweep",
             progress=progress,

@@ -19,7 +19,6 @@ import polars as pl
 
 from poolscope import __version__
 from poolscope.core.arguments import checked
-from poolscope.core.arrays import Tick
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, check_count, located
 from poolscope.core.executors import Engine, EngineLike, as_engine
@@ -32,6 +31,7 @@ from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.models import FORMAT, Count, Format, Result, Whole, as_text, read_result, result
 from poolscope.metrics.provenance import Provenance, provenance_of
 from poolscope.metrics.records import summarize
+from poolscope.scenario.attacks import AttackSpec, attack_name
 from poolscope.scenario.build import build_game, build_mechanism, mechanism_changes
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.run_folder import PlayedScenario, input_files
@@ -53,6 +53,7 @@ class SweepPlan(Result):
     ----------
     scenario : the one that is varied; vary : the values of each key; seeds : of the runs of every choice.
     users : how many played in each cell; metrics : names of the metrics beside those of a record.
+    attacks : further attacks that were requested.
     version : of poolscope; format : of the file.
     provenance : what the same numbers need; its outcomes are those of ``results.parquet``.
     """
@@ -63,6 +64,7 @@ class SweepPlan(Result):
     seeds: tuple[Whole, ...]
     users: Count
     metrics: tuple[str, ...] = ()
+    attacks: tuple[str, ...] = ()
     version: str = __version__
     provenance: Provenance | None = None
 
@@ -105,6 +107,7 @@ def sweep(
     seeds: int | Sequence[int] = 1,
     users: int | None = None,
     metrics: Sequence[OwnMetric] = (),
+    attacks: Sequence[AttackSpec] = (),
     engine: EngineLike | None = None,
     out: str | PathLike[str] | None = None,
     resume: bool = False,
@@ -120,6 +123,7 @@ def sweep(
     users : number of users of a cell; by default the scenario's, at most 1,000.
     metrics : functions beside the metrics of a record. Each takes the outcomes of one adversary at one n and returns a
         number or an `Estimate`, and its name is that of the column.
+    attacks : further attacks, as of `audit`.
     engine : where blocks of users run, as for `audit`.
     out : a new folder for ``results.parquet`` and ``sweep.json``; without one, results are in memory only.
     resume : go on with an interrupted sweep in ``out``.
@@ -133,26 +137,29 @@ def sweep(
     """
     engine, target = as_engine(engine), None if out is None else Path(out)
     check_count("users", users)
-    cells = list(_cells(scenario, vary, _seeds(seeds)))
-    count = users_of(build_game(cells[0].scenario, cells[0].seed, engine.map), users, scenario)
+    cells = list(_cells(scenario, vary, _seeds(seeds), attacks))
+    count = users_of(build_game(cells[0].scenario, cells[0].seed, engine.map, attacks=attacks), users, scenario)
     plan = SweepPlan(
         scenario=scenario,
         vary={key: _json_values(key, values) for key, values in vary.items()},
         seeds=_seeds(seeds),
         users=count,
         metrics=_names(metrics),
+        attacks=tuple(map(attack_name, attacks)),
         provenance=provenance_of(seed=cells[0].seed, users=count, inputs=input_files(scenario)),
     )
     progress.begin(count * len(cells))
     if target is None:
         if resume:
             raise InputError("resume needs the folder of the sweep", place="out")
-        return Sweep(plan=plan, results=_stacked([_play(cell, plan, metrics, engine, progress.tick) for cell in cells]))
+        return Sweep(
+            plan=plan, results=_stacked([_play(cell, plan, metrics, attacks, engine, progress) for cell in cells])
+        )
     with located_os_errors(target, ANOTHER):
         _check_target(target, resume)
         with claimed(target):
             _check_target(target, resume)
-            return _play_into(target, plan, cells, metrics, engine, progress.tick)
+            return _play_into(target, plan, cells, metrics, attacks, engine, progress)
 
 
 def read_sweep(folder: Path) -> Sweep:
@@ -207,11 +214,13 @@ def _json_values(key: str, values: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _cells(scenario: Scenario, vary: Mapping[str, Sequence[Any]], seeds: Sequence[int]) -> Iterator[_Cell]:
+def _cells(
+    scenario: Scenario, vary: Mapping[str, Sequence[Any]], seeds: Sequence[int], attacks: Sequence[AttackSpec]
+) -> Iterator[_Cell]:
     """Yield all cells; every scenario and mechanism is built first, so that a wrong value is reported at once."""
     if not vary:
         raise InputError("must vary at least one key", place="vary", remedy='as {"mechanism.epsilon": [1, 2]}')
-    if not scenario.adversaries:
+    if not scenario.adversaries and not attacks:
         raise scenario.missing("[adversary]")
     for key, values in vary.items():
         if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
@@ -251,7 +260,13 @@ def _check_target(out: Path, resume: bool) -> None:
 
 
 def _play_into(
-    out: Path, plan: SweepPlan, cells: Sequence[_Cell], metrics: Sequence[OwnMetric], engine: Engine, tick: Tick
+    out: Path,
+    plan: SweepPlan,
+    cells: Sequence[_Cell],
+    metrics: Sequence[OwnMetric],
+    attacks: Sequence[AttackSpec],
+    engine: Engine,
+    progress: Progress,
 ) -> Sweep:
     """Play the missing cells into files, then put all rows into one table."""
     if (out / FILE).exists():
@@ -260,7 +275,7 @@ def _play_into(
             remedy = f"give the same scenario, values, seeds and users, or {ANOTHER}"
             raise InputError("the folder holds another sweep", file=out, remedy=remedy)
         if before.provenance is not None and before.provenance.outcomes is not None:
-            tick(plan.users * len(cells))
+            progress.tick(plan.users * len(cells))
             return read_sweep(out)
     else:
         write_text(out / FILE, as_text(plan))
@@ -272,9 +287,9 @@ def _play_into(
     for position, cell in enumerate(cells):
         path = folder / f"cell-{position:06}.parquet"
         if path.exists():
-            tick(plan.users)
+            progress.tick(plan.users)
         else:
-            rows = _play(cell, plan, metrics, engine, tick)
+            rows = _play(cell, plan, metrics, attacks, engine, progress)
             with replacing(path) as temporary:
                 rows.write_parquet(temporary)
         parts.append(path)
@@ -288,10 +303,17 @@ def _play_into(
     return Sweep(plan=plan, results=table)
 
 
-def _play(cell: _Cell, plan: SweepPlan, metrics: Sequence[OwnMetric], engine: Engine, tick: Tick) -> pl.DataFrame:
+def _play(
+    cell: _Cell,
+    plan: SweepPlan,
+    metrics: Sequence[OwnMetric],
+    attacks: Sequence[AttackSpec],
+    engine: Engine,
+    progress: Progress,
+) -> pl.DataFrame:
     """Return the rows of one cell: its values and seed, and the record of each adversary at each n."""
-    game = build_game(cell.scenario, cell.seed, engine.map)
-    outcomes = play(game, plan.users, cell.seed, engine=engine, tick=tick)
+    game = build_game(cell.scenario, cell.seed, engine.map, attacks=attacks)
+    outcomes = play(game, plan.users, cell.seed, engine=engine, progress=progress.within())
     threshold = cell.scenario.attack.threshold if cell.scenario.attack else None
     records = summarize(outcomes, game, cell.seed, threshold).to_polars()
     own = [_own(rows, metrics) for rows in outcomes.partition_by("adversary", "n", maintain_order=True)]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -40,6 +41,7 @@ from poolscope.metrics.text import unit_of, users_in_words
 from poolscope.population.behavior import NONE
 from poolscope.scenario.attacks import AttackSpec, attack_name
 from poolscope.scenario.build import build_game, with_overrides
+from poolscope.scenario.custom import import_name, own_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.figure_data import HELD
 from poolscope.workflows.audit.run_folder import (
@@ -65,7 +67,7 @@ def audit(
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
     epsilon: float | None = None,
-    mechanism: str | None = None,
+    mechanism: Any = None,
     attacks: Sequence[AttackSpec] = (),
     engine: EngineLike | None = None,
     resume: bool = False,
@@ -77,10 +79,11 @@ def audit(
     check_count("users", users)
     check_run(out, resume)
     progress.stage("Preparing")
+    own = own_mechanism(mechanism, scenario, epsilon)
     scenario = with_overrides(
         scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism
     )
-    game = build_game(scenario, seed, engine.map, attacks=attacks)
+    game = build_game(scenario, seed, engine.map, own, attacks=attacks)
     previous = read_manifest(out) if resume else None
     asked = users_to_play(game, users or (scenario.users.count if scenario.users else None))
     plan = plan_blocks(game, asked or (previous.users if previous else None), seed, engine, out, scenario.file)
@@ -95,6 +98,7 @@ def audit(
         block=previous.block if previous else plan.block,
         inputs=inputs,
         attacks=[attack_name(attack) for attack in attacks],
+        mechanism=None if own is None else import_name(mechanism),
         provenance=provenance_of(seed=seed, users=plan.users, inputs=inputs),
     )
     if previous:
@@ -224,6 +228,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
         found = list(records_of(outcomes, game, manifest, threshold))
+    kind = (manifest.mechanism or scenario.mechanism.kind).rpartition(":")[2]
     return Summary(
         scenario=ScenarioText(**scenario.about() | scenario.dump()),
         seed=manifest.seed,
@@ -235,7 +240,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         reports_per_day=game.policy.reports_per_day,
         epsilon=epsilon_of(game),
         devices=[
-            f"{scenario.mechanism.kind}, {describe_epsilon([epsilon_of(game)], game.policy)}",
+            f"{kind}, {describe_epsilon([epsilon_of(game)], game.policy)}",
             users_in_words(game),
             *devices_in_words(game),
         ],

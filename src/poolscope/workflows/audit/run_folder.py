@@ -181,6 +181,7 @@ SAME = {
     "seed": "the seed",
     "users": "the number of users",
     "attacks": "the list of attacks",
+    "mechanism": "the mechanism",
 }
 
 #: Share of the time that writing the manifest may take: of a hundred thousand blocks it is long.
@@ -206,7 +207,7 @@ class Manifest(Result):
     scenario, seed, users, version : what is played, by which version.
     block : users to a block.
     inputs : checksums of the files that the scenario names.
-    attacks : further attacks that were requested.
+    attacks : further attacks that were requested; mechanism : one's own that replaces the scenario's, or None.
     parts : checksums of the finished blocks' files.
     provenance : what the run is made with; it has the checksum of the outcomes once the run is finished.
     """
@@ -221,6 +222,7 @@ class Manifest(Result):
     block: Annotated[Count, AfterValidator(_fits_memory)]
     inputs: dict[str, str] = Field(default_factory=dict)
     attacks: list[str] = Field(default_factory=list)
+    mechanism: str | None = None
     parts: dict[PartName, str] = Field(default_factory=dict)
     provenance: Provenance | None = None
 
