@@ -169,7 +169,7 @@ def test_the_command_prints_a_table_or_json_and_exits_by_the_verdict(tmp_path):
     arguments = ("inspect", path, "--scenario", tmp_path / "mine.toml")
     good = poolscope(*arguments, cwd=tmp_path)
     assert (good.returncode, good.stderr) == (0, "")
-    assert "The reports fit the scenario: 10 checks, 9 passed, 1 not tested." in good.stdout
+    assert "Nothing contradicts the scenario: 10 checks, 9 passed, 1 not tested." in good.stdout
     found = json.loads(poolscope(*arguments, "--json", cwd=tmp_path).stdout)
     schema = Draft202012Validator(schema_of("inspection"))
     schema.validate(found)

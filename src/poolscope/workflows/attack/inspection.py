@@ -90,7 +90,7 @@ class Inspection(Result):
         """How many checks have each status, in one sentence."""
         counts = {status: sum(check.status == status for check in self.checks) for status in WORDS}
         said = ", ".join(f"{count} {WORDS[status]}" for status, count in counts.items() if count)
-        verdict = "The reports fit the scenario" if self.passed else "The reports contradict the scenario"
+        verdict = "Nothing contradicts the scenario" if self.passed else "The reports contradict the scenario"
         return f"{verdict}: {counted(len(self.checks), 'check')}, {said}."
 
 
