@@ -98,7 +98,9 @@ def test_two_audits_do_not_share_a_folder(folder):
     first.kill()
     first.communicate()
     third = start("audit", "mine.toml", "--out", "run", "--resume", cwd=folder)
-    assert (third.communicate(timeout=300)[1], third.returncode) == ("", 0)
+    # a busy machine makes it say how far it is
+    lines = [line for line in third.communicate(timeout=300)[1].splitlines() if not line.endswith(" so far")]
+    assert (lines, third.returncode) == ([], 0)
 
 
 def children(process):

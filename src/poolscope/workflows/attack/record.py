@@ -8,7 +8,8 @@ from pydantic import PlainSerializer
 
 from poolscope import __version__
 from poolscope.core.files import json_safe
-from poolscope.metrics.models import FORMAT, Count, Format, Real, Result, Whole, result
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.models import FORMAT, Count, Flag, Format, Real, Result, Whole, result
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.attack import Inferred
 from poolscope.workflows.attack.explanation import Explanation, StrongReport
@@ -42,8 +43,24 @@ class StrongestReports(Result):
 
 
 @result
+class EvaluationRecord(Result):
+    """How often one adversary is correct about the users of the ground truth (`Evaluation`)."""
+
+    adversary: str
+    users: Whole
+    guessed: Whole
+    precision: Estimate | None
+    ece: Estimate | None
+    ece_null_p95: Real | None
+    calibrated: Flag | None
+
+
+@result
 class AttackRecord(Result):
-    """The record of an attack on a file: the checks of the reports, summaries, top users and explanations."""
+    """The record of an attack on a file: the checks of the reports, summaries, top users and explanations.
+
+    `evaluation` needs the ground truth; `devices` is the number of devices where pseudonyms were linked.
+    """
 
     format: Format = FORMAT
     version: str
@@ -54,12 +71,17 @@ class AttackRecord(Result):
     threshold: Real | None
     pool_sets: Count
     results: tuple[GuessRecord, ...]
+    evaluation: tuple[EvaluationRecord, ...]
+    estimated: tuple[str, ...]
+    devices: Count | None
+    preview: tuple[Row, ...]
     top: tuple[Row, ...]
     explanations: tuple[Explanation, ...]
     strongest: tuple[StrongestReports, ...]
     inspection: Inspection
     violations: tuple[str, ...]
     cautions: tuple[str, ...]
+    passed: Flag
 
 
 def attack_record(found: Inferred, scenario: Scenario) -> AttackRecord:
@@ -87,6 +109,10 @@ def attack_record(found: Inferred, scenario: Scenario) -> AttackRecord:
             )
             for row in found.results
         ),
+        evaluation=tuple(EvaluationRecord(**vars(row)) for row in found.evaluation),
+        estimated=tuple(found.estimated),
+        devices=None if found.joined is None else found.users,
+        preview=tuple(dict(row) for row in found.preview),
         top=tuple(dict(row) for row in found.top),
         explanations=tuple(found.explanations.users),
         strongest=tuple(
@@ -96,4 +122,5 @@ def attack_record(found: Inferred, scenario: Scenario) -> AttackRecord:
         inspection=found.inspection,
         violations=tuple(found.violations),
         cautions=tuple(found.cautions),
+        passed=found.passed,
     )
