@@ -54,7 +54,7 @@ def coverage(trials, users, interval, want):
     return hits
 
 
-@pytest.mark.parametrize("trials", [30, pytest.param(600, marks=statistical)])
+@pytest.mark.parametrize("trials", [30, pytest.param(200, marks=statistical)])
 def test_paired_intervals_hold_the_truth(trials):
     def paired(a, b):
         return ps.metrics.difference(a, b, "precision", resamples=199)

@@ -147,3 +147,8 @@ def test_no_preference_of_pools_makes_fewer_equal_picks():
     assert least <= picked.min()
     squares = np.bincount(sections, weights=within**2)
     assert np.sum(((1 / squares / np.sum(1 / squares))[sections] * within) ** 2) == pytest.approx(least)
+
+
+def test_no_report_has_no_group():
+    found = grouped(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64))
+    assert len(found.sizes) == 0

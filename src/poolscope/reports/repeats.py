@@ -207,7 +207,9 @@ def grouped(users: Integers, hashes: Keys) -> EqualReports:
     follows = (np.diff(first_rows) == 1) & (np.diff(users) == 0) & (hashes[1:] == hashes[:-1])
     order = np.lexsort((hashes, users))
     users, hashes = users[order], hashes[order]
-    first = np.flatnonzero(np.concatenate([[True], (np.diff(users) != 0) | (hashes[1:] != hashes[:-1])]))
+    changes = np.concatenate([[True], (np.diff(users) != 0) | (hashes[1:] != hashes[:-1])])
+    # without any report there is no first one
+    first = np.flatnonzero(changes[: len(users)])
     sizes = np.diff(np.append(first, len(users)))
     return EqualReports(sizes, users[first], np.bincount(users), int(follows.sum()))
 
