@@ -31,6 +31,7 @@ PAGES = (
     "guides/add-an-attack.md",
     "guides/gate-ci.md",
     "guides/sweep.md",
+    "explanation/multidimensional.md",
     "explanation/pool-inference.md",
 )
 
