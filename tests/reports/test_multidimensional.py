@@ -3,6 +3,7 @@
 from math import exp, log
 
 import numpy as np
+import polars as pl
 import pytest
 from cases.multidimensional import (
     CASES,
@@ -26,6 +27,8 @@ from poolscope.mechanisms import (
     attribute_variance,
     reports_from_tuples,
 )
+from poolscope.population.universe import Universe
+from poolscope.reports.files import read_reports, report_frame
 
 RUNS, PEOPLE = 300, 600
 
@@ -134,6 +137,24 @@ def test_reports_made_now_are_estimated_as_multi_freq_ldpy_does(randomizer):
     found = attribute_frequencies(mechanism, reports_from_tuples(mechanism, made))
     for estimate, expected in zip(found.values(), aggregate(made, sizes, 3, 2.0, *options), strict=True):
         np.testing.assert_allclose(normalized(estimate.counts / estimate.reports), expected, rtol=0, atol=1e-12)
+
+
+# Files
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("kind", [SMP, RSFD])
+def test_files_of_reports_are_read_as_they_were_written(kind, ending, tmp_path):
+    """With the columns of the mechanism, an attribute each; values are no objects of the universe."""
+    mechanism, rng = kind({"emoji": 12, "word": 9}, epsilon=2.0, randomizer=["grr", "oue"]), np.random.default_rng(SEED)
+    reports = mechanism.obfuscate(rng.integers(9, size=(50, 2)), rng)
+    universe, users, path = Universe.sized(12, {"a": 4, "b": 4}), pl.Series(range(50)), tmp_path / f"reports.{ending}"
+    frame = report_frame(users, reports, mechanism.report_columns, universe, text=ending == "csv")
+    assert frame.columns == ["user", *mechanism.report_columns]
+    getattr(frame, f"write_{ending}")(path)
+    _, found = read_reports(path, mechanism, universe)
+    for name, column in reports.items():
+        assert np.array_equal(found[name], column)
 
 
 # Errors
