@@ -35,6 +35,7 @@ PAGES = (
     "results/changing-behavior.md",
     "guides/gate-ci.md",
     "guides/sweep.md",
+    "explanation/multidimensional.md",
     "explanation/pool-inference.md",
 )
 

@@ -264,6 +264,29 @@ def mechanisms(universe: ps.Universe) -> list[ps.mechanisms.Mechanism]:
     ]
 
 
+def multidimensional(adversary: ps.Adversary) -> None:
+    """Reports on several attributes."""
+    attributes, rng = {"first": SIZE, "second": 3}, np.random.default_rng(1)
+    priors = {"first": [1.0 / SIZE] * SIZE, "second": [0.5, 0.3, 0.2]}
+    rsfd = ps.mechanisms.RSFD.claiming(attributes, claimed_epsilon=2.0, randomizer="oue", fake="random")
+    kinds: list[ps.mechanisms.Multidimensional] = [
+        ps.mechanisms.SPL(attributes, epsilon=2.0),
+        ps.mechanisms.SMP(attributes, epsilon=2.0, randomizer=["grr", "sue"]),
+        ps.mechanisms.RSRFD(attributes, epsilon=2.0, priors=priors),
+        rsfd,
+    ]
+    for kind in kinds:
+        whole: ps.Mechanism = kind
+        reports = kind.obfuscate([[0, 1]] * 50, rng)
+        likelihood: ps.mechanisms.AttributeLikelihood = kind.attribute_likelihood(reports, "first", priors)
+        found: dict[str, ps.Frequencies] = ps.mechanisms.attribute_frequencies(kind, reports)
+        variance = ps.mechanisms.attribute_variance(kind, "second", priors["second"], 50)
+        posterior = ps.mechanisms.attribute_posterior(kind, reports, adversary, attribute="first", beliefs=priors)
+        print(whole.epsilon, likelihood.offset.shape, found["second"].counts, variance, posterior.shape)
+    entries = [[[1] + [0] * (SIZE - 1), [0, 1, 1]]]
+    print(ps.mechanisms.sampled_attribute_posterior(rsfd, ps.mechanisms.reports_from_tuples(rsfd, entries)))
+
+
 def devices(made: list[ps.Mechanism]) -> None:
     """What devices send over time, those of one's own among them."""
     all_devices: list[ps.mechanisms.Device] = [
@@ -393,6 +416,7 @@ def main() -> None:
     roles(game)
     popularities(game.universe)
     devices(mechanisms(game.universe))
+    multidimensional(game.adversaries[0])
     numbers(game, outcomes)
     figures(game, outcomes)
     draws()

@@ -27,10 +27,15 @@ __all__ = [
     "MECHANISMS",
     "OLH",
     "OUE",
+    "RSFD",
+    "RSRFD",
     "SHE",
+    "SMP",
+    "SPL",
     "SUE",
     "THE",
     "Adapted",
+    "AttributeLikelihood",
     "Channel",
     "DBitFlip",
     "Device",
@@ -49,6 +54,7 @@ __all__ = [
     "MemoizedRappor",
     "MemoizedResponse",
     "MemoizingDevice",
+    "Multidimensional",
     "NoHashCMS",
     "NoisyBits",
     "NoisyValues",
@@ -66,9 +72,14 @@ __all__ = [
     "SubsetSelection",
     "SupportProbabilities",
     "adapt",
+    "attribute_frequencies",
+    "attribute_posterior",
+    "attribute_variance",
     "device_of",
     "make",
+    "reports_from_tuples",
     "reports_of",
+    "sampled_attribute_posterior",
     "with_instantaneous_round",
 ]
 
@@ -98,13 +109,16 @@ if TYPE_CHECKING:
         reports_of,
     )
     from poolscope.devices.registry import MECHANISMS, make, with_instantaneous_round
+    from poolscope.inference.multidimensional import attribute_posterior, sampled_attribute_posterior
     from poolscope.mechanisms.channel import Channel, Empirical
     from poolscope.mechanisms.cms import CMS, HCMS, NoHashCMS
     from poolscope.mechanisms.custom import Adapted, adapt
+    from poolscope.mechanisms.fake_data import RSFD, RSRFD
     from poolscope.mechanisms.grr import GRR, Identity
     from poolscope.mechanisms.hadamard_response import HadamardResponse
     from poolscope.mechanisms.histogram import SHE
     from poolscope.mechanisms.local_hashing import BLH, OLH
+    from poolscope.mechanisms.multidimensional import SMP, SPL, AttributeLikelihood, Multidimensional
     from poolscope.mechanisms.pi_rappor import PIRappor
     from poolscope.mechanisms.protocols import (
         FrequencyOracle,
@@ -118,11 +132,23 @@ if TYPE_CHECKING:
     from poolscope.mechanisms.rappor import Rappor
     from poolscope.mechanisms.subset import SubsetSelection
     from poolscope.mechanisms.unary import OUE, SUE, THE, SpotMe
+    from poolscope.reports.multidimensional import attribute_frequencies, attribute_variance, reports_from_tuples
 else:
     from importlib import import_module
 
     #: Module of each name. Devices are a higher layer than mechanisms, so that names are imported lazily.
     _MODULES = {
+        "RSFD": "mechanisms.fake_data",
+        "RSRFD": "mechanisms.fake_data",
+        "SMP": "mechanisms.multidimensional",
+        "SPL": "mechanisms.multidimensional",
+        "AttributeLikelihood": "mechanisms.multidimensional",
+        "Multidimensional": "mechanisms.multidimensional",
+        "attribute_frequencies": "reports.multidimensional",
+        "attribute_variance": "reports.multidimensional",
+        "reports_from_tuples": "reports.multidimensional",
+        "attribute_posterior": "inference.multidimensional",
+        "sampled_attribute_posterior": "inference.multidimensional",
         "Adapted": "mechanisms.custom",
         "BLH": "mechanisms.local_hashing",
         "NoisyBits": "devices.protocols",
