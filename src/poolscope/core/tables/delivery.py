@@ -12,12 +12,13 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from os import PathLike, fspath
 from pathlib import Path
+from threading import Thread
 from typing import Any, overload
 from urllib.parse import quote
 
@@ -311,18 +312,30 @@ def _put_object(file: Path, address: str) -> None:
     """
     for _ in parquet_batches(file, list):
         pass
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(_sink, file, address).result()
+    done: Future[None] = Future()
 
+    def send() -> None:
+        try:
+            scan_files([file]).sink_parquet(
+                address,
+                compression="zstd",
+                statistics=False,
+                row_group_size=GROUP_ROWS,
+                storage_options={"max_retries": MAX_RETRIES},
+            )
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
 
-def _sink(file: Path, address: str) -> None:
-    scan_files([file]).sink_parquet(
-        address,
-        compression="zstd",
-        statistics=False,
-        row_group_size=GROUP_ROWS,
-        storage_options={"max_retries": MAX_RETRIES},
-    )
+    thread = Thread(target=send)
+    try:
+        # not of a pool: one does not wait for a thread whose start is interrupted
+        thread.start()
+        done.result()
+    finally:
+        if thread.ident is not None:
+            thread.join()
 
 
 def _into_file(scheme: str, path: Path, table: str, file: Path, *, replace: bool) -> None:
