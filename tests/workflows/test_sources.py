@@ -437,6 +437,6 @@ def test_the_guide_runs_as_it_is_written(small, tmp_path, monkeypatch):
         done = poolscope(*arguments, *(["--overwrite"] if "--out" in arguments else []), cwd=tmp_path)
         assert done.returncode == 0, (line, done.stderr)
         ran += 1
-    assert ran == 6
+    assert ran == 8
     for code in re.findall(r"(?ms)^```python\n(.*?)^```", page):
         exec(code, {})

@@ -111,6 +111,9 @@ Time = Annotated[
 AllowNetwork = Annotated[
     bool, typer.Option("--allow-network", help="Allow connections to the machines that addresses name.")
 ]
+OutTable = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Write to this table, where --out is the address of a database.")
+]
 Query = Annotated[str | None, typer.Option(metavar="SQL", help="Read the rows of this query, from a database.")]
 
 #: Help of a source of tables.

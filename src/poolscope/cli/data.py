@@ -16,6 +16,7 @@ from poolscope.cli.app import (
     EngineOption,
     Json,
     Observations,
+    OutTable,
     Overwrite,
     Query,
     Raw,
@@ -38,7 +39,7 @@ def traces(
         list[str],
         typer.Argument(metavar="SOURCE...", help=f"Recorded data: {SOURCES}; or daily JSON archives."),
     ],
-    out: Annotated[Path, typer.Option(help="Write traces to this .parquet or .csv file.")],
+    out: Annotated[str, typer.Option(metavar="PATH", help="Write traces to this .parquet or .csv file, or address.")],
     universe: Annotated[
         str, typer.Option(help="Extract objects of this universe: emoji-11, news-2021 or an objects.csv.")
     ],
@@ -49,6 +50,7 @@ def traces(
     time: Time = None,
     query: Query = None,
     allow_network: AllowNetwork = False,
+    out_table: OutTable = None,
     overwrite: Overwrite = False,
     raw: Raw = False,
     as_json: Json = False,
@@ -71,6 +73,7 @@ def traces(
             time=time,
             query=query,
             allow_network=allow_network,
+            out_table=out_table,
             overwrite=overwrite,
             raw=raw,
         )
@@ -83,12 +86,15 @@ def obfuscate(
         list[str], typer.Argument(metavar="TRACES", help=f"Traces with columns user, object: {SOURCES}.")
     ],
     scenario: ScenarioOption,
-    out: Annotated[Path, typer.Option(metavar="REPORTS", help="Write reports to this .parquet or .csv file.")],
+    out: Annotated[
+        str, typer.Option(metavar="REPORTS", help="Write reports to this .parquet or .csv file, or address.")
+    ],
     seed: Annotated[int, typer.Option(help="Set the seed of the mechanism.")] = 0,
     column: Columns = None,
     time: Time = None,
     query: Query = None,
     allow_network: AllowNetwork = False,
+    out_table: OutTable = None,
     overwrite: Overwrite = False,
     raw: Raw = False,
     as_json: Json = False,
@@ -97,7 +103,7 @@ def obfuscate(
     from poolscope.cli.progress import working
 
     with working("Writing", "reports") as work:
-        from poolscope.cli.files import print_obfuscated
+        from poolscope.cli.files import output_name, print_obfuscated
         from poolscope.cli.gates import print_result
         from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
@@ -113,18 +119,21 @@ def obfuscate(
                 time=time,
                 allow_network=allow_network,
                 query=query,
+                out_table=out_table,
                 overwrite=overwrite,
                 raw=raw,
                 progress=work,
             )
-    print_result(made, lambda: print_obfuscated(made, out), as_json=as_json)
+    print_result(made, lambda: print_obfuscated(made, output_name(out, out_table)), as_json=as_json)
 
 
 @command("poolscope attack reports.parquet --scenario mine.toml --out posteriors.parquet")
 def attack(
     reports: Annotated[list[str], typer.Argument(metavar="REPORTS", help=f"Reports: {SOURCES}.")],
     scenario: ScenarioOption,
-    out: Annotated[Path | None, typer.Option(help="Write posteriors to this .parquet or .csv file.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Write posteriors to this .parquet or .csv file, or address.")
+    ] = None,
     pools: Annotated[Path | None, typer.Option(help="Use other pools: a table object,pool.")] = None,
     observations: Observations = None,
     threshold: Annotated[
@@ -167,6 +176,7 @@ def attack(
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep finished work if stopped, and continue a stopped attack.")
     ] = False,
+    out_table: OutTable = None,
     overwrite: Overwrite = False,
     raw: Raw = False,
     column: Columns = None,
@@ -202,25 +212,34 @@ def attack(
         from poolscope.cli.files import print_attack, print_links, print_user_attack
         from poolscope.cli.gates import print_result
         from poolscope.cli.progress import resume_command, running
-        from poolscope.core.tables import SourceOptions, check_outputs, local_paths
+        from poolscope.core.tables import SourceOptions, check_outputs, destination_of, local_copy, local_paths
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.attack.attack import attack
         from poolscope.workflows.attack.linking import check_adversary, check_links, link_users
         from poolscope.workflows.attack.one_user import attack_user
         from poolscope.workflows.attack.record import attack_record
+        from poolscope.workflows.attack.resuming import check_resumable
         from poolscope.workflows.reports import open_reports
 
         loaded, data = load_scenario(scenario), one_or_many(reports)
         options = SourceOptions.of(column_names(column), time, allow_network, query)
         if resume:
             work.saved_message = lambda: f"finished work is saved, {resume_command()}"
-        outputs = {"out": out, "html": html, "linked_out": linked_out, "link_scores": link_scores}
         inputs = loaded.input_paths(*local_paths(data), pools, ground_truth)
+        place = destination_of(out, out_table, options, data=data, overwrite=overwrite, inputs=inputs)
+        file = None if place is None else place.path
+        outputs = {"out": file, "html": html, "linked_out": linked_out, "link_scores": link_scores}
         check_outputs(outputs, overwrite=overwrite, inputs=inputs)
-        beside = next((path.parent for path in (out, link_scores) if path is not None), None)
+        beside = next((path.parent for path in (file, link_scores) if path is not None), None)
+        if resume and place is not None:
+            check_resumable(place)
         if link_scores is not None:
             check_adversary(loaded)
-        with running(work, engine, scheduler) as own, open_reports(data, loaded, options, beside=beside) as source:
+        with (
+            running(work, engine, scheduler) as own,
+            local_copy(place) as target,
+            open_reports(data, loaded, options, beside=beside) as source,
+        ):
             if link_scores is not None:
                 check_links(source, loaded)
             if user is not None:
@@ -229,7 +248,7 @@ def attack(
                     loaded,
                     user,
                     pools=pools,
-                    out=out,
+                    out=target,
                     overwrite=overwrite,
                     raw=raw,
                     link_fdr=link_fdr,
@@ -242,7 +261,7 @@ def attack(
                     pools=pools,
                     observations=counts(observations, "observations") if observations else None,
                     threshold=threshold,
-                    out=out,
+                    out=target,
                     overwrite=overwrite,
                     raw=raw,
                     top=top or (MAX_USERS_IN_REPORT if html else 0),
@@ -255,23 +274,26 @@ def attack(
                     resume=resume,
                     progress=work,
                 )
-                if linked_out is not None and found.joined is not None:
-                    found.joined.write(linked_out, overwrite=overwrite, raw=raw)
+            if place is not None and target is not None:
+                place.send(target)
+            if user is None and linked_out is not None and found.joined is not None:
+                found.joined.write(linked_out, overwrite=overwrite, raw=raw)
             if link_scores is not None:
                 linked = link_users(source, loaded, link_scores, pools=pools, overwrite=overwrite, raw=raw, engine=own)
-        if html is not None and out is not None:
-            work.stage("Writing the report")
-            from poolscope.html.attack import write_page
+            if html is not None and target is not None:
+                work.stage("Writing the report")
+                from poolscope.html.attack import write_page
 
-            write_page(found, loaded, data, out, html, options)
+                write_page(found, loaded, data, target, html, options, place)
+    shown_out = None if place is None else place.label
     if user is not None:
-        print_result(story, lambda: print_user_attack(story, out), as_json=as_json)
+        print_result(story, lambda: print_user_attack(story, shown_out), as_json=as_json)
     else:
         # the HTML report lists them anyway
         shown = found if top else replace(found, top=())
 
         def show() -> None:
-            print_attack(shown, out, html, linked_out)
+            print_attack(shown, shown_out, html, linked_out)
             if link_scores is not None:
                 print_links(linked, link_scores)
 
@@ -320,7 +342,9 @@ def fit(
 def estimate(
     reports: Annotated[list[str], typer.Argument(metavar="REPORTS", help=f"Reports: {SOURCES}.")],
     scenario: ScenarioOption,
-    out: Annotated[Path | None, typer.Option(help="Write the popularity to this .parquet or .csv file.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Write the popularity to this .parquet or .csv file, or address.")
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -331,6 +355,7 @@ def estimate(
     time: Time = None,
     query: Query = None,
     allow_network: AllowNetwork = False,
+    out_table: OutTable = None,
     overwrite: Overwrite = False,
     raw: Raw = False,
     as_json: Json = False,
@@ -339,7 +364,7 @@ def estimate(
     from poolscope.cli.progress import working
 
     with working("Reading", "reports") as work:
-        from poolscope.cli.files import print_estimate
+        from poolscope.cli.files import output_name, print_estimate
         from poolscope.cli.gates import print_result
         from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
@@ -355,8 +380,9 @@ def estimate(
                 allow_network=allow_network,
                 query=query,
                 method=method,
+                out_table=out_table,
                 overwrite=overwrite,
                 raw=raw,
                 progress=work,
             )
-    print_result(found, lambda: print_estimate(found, out), as_json=as_json)
+    print_result(found, lambda: print_estimate(found, output_name(out, out_table)), as_json=as_json)

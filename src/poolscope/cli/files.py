@@ -13,6 +13,8 @@ from poolscope.cli.inspection import checks_table, print_explanations
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import as_options, visible
+from poolscope.core.tables import Destination
+from poolscope.core.tables.locations import scheme_of
 from poolscope.inference.thresholds import at_least
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ METHODS = {
 }
 
 
-def print_attack(found: Inferred, out: Path | None, page: Path | None = None, joined: Path | None = None) -> None:
+def print_attack(found: Inferred, out: str | None, page: Path | None = None, joined: Path | None = None) -> None:
     """Print the confidence and guesses of each adversary; without an output file also the first rows."""
     from poolscope.workflows.attack.attack import (
         expected_note,
@@ -107,7 +109,7 @@ def print_links(linked: pl.DataFrame, out: Path) -> None:
     _print_place(console, "Links", out)
 
 
-def print_user_attack(story: UserAttack, out: Path | None) -> None:
+def print_user_attack(story: UserAttack, out: str | None) -> None:
     """Print one user report by report: the support of each pool, the log Bayes factor, and the posterior."""
     console = Terminal()
     heads = [f"{kind}\n{visible(pool)}" for kind in KINDS for pool in story.pools]
@@ -162,14 +164,22 @@ def _evaluation(evaluation: Sequence[Evaluation]) -> TextTable:
     return table
 
 
-def print_obfuscated(made: Obfuscated, out: Path) -> None:
+def output_name(out: str | None, table: str | None) -> str | None:
+    """Return where a table was written, without credentials."""
+    if out is None:
+        return None
+    place = Destination(path=Path(out)) if scheme_of(out) is None else Destination(address=out, table=table)
+    return place.label
+
+
+def print_obfuscated(made: Obfuscated, out: str | None) -> None:
     """Print how many reports were written, and where."""
     console = Terminal()
     console.print(f"{counted(made.reports, 'report')} of {counted(made.users, 'user')}", highlight=False)
     _print_place(console, "Reports", out)
 
 
-def print_estimate(found: Estimated, out: Path | None) -> None:
+def print_estimate(found: Estimated, out: str | None) -> None:
     """Print the most frequent objects with standard errors."""
     console = Terminal()
     heads = ["object", "pool", "count", "standard error", "popularity"]
@@ -289,6 +299,6 @@ def _print_verdict(console: Terminal, violations: Sequence[str]) -> None:
         console.say(f"FAIL: {failed} failed, see the warnings. Do not rely on these guesses.")
 
 
-def _print_place(console: Terminal, what: str, out: Path | None) -> None:
+def _print_place(console: Terminal, what: str, out: Path | str | None) -> None:
     if out is not None:
         console.note(f"{what}: {out}")

@@ -14,7 +14,7 @@ import polars as pl
 from poolscope import __version__
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.files import located_os_errors
-from poolscope.core.tables import Data, SourceOptions, scan_written
+from poolscope.core.tables import Data, Destination, SourceOptions, scan_written
 from poolscope.core.tables.atomic import write_text
 from poolscope.core.tables.locations import as_arguments
 from poolscope.core.tables.sources import DEFAULT
@@ -56,16 +56,25 @@ def write_page(
     posteriors: Path,
     page: Path,
     options: SourceOptions = DEFAULT,
+    place: Destination | None = None,
 ) -> Path:
-    """Write the report, whose exposure curve is read from the posteriors, and return its path."""
-    html = page_of(found, scenario, reports, posteriors, options)
+    """Write the report, whose exposure curve is read from the posteriors, and return its path.
+
+    `place` is where the posteriors are, if not in that file.
+    """
+    html = page_of(found, scenario, reports, posteriors, options, place)
     with located_os_errors(page):
         write_text(page, html)
     return page
 
 
 def page_of(
-    found: Inferred, scenario: Scenario, reports: Data, posteriors: Path, options: SourceOptions = DEFAULT
+    found: Inferred,
+    scenario: Scenario,
+    reports: Data,
+    posteriors: Path,
+    options: SourceOptions = DEFAULT,
+    place: Destination | None = None,
 ) -> str:
     """Return the report as HTML; every name is escaped."""
     return render(
@@ -94,7 +103,7 @@ def page_of(
         tables=list(_tables(found)),
         limitations=LIMITATIONS,
         glossary=explained(POSTERIORS),
-        origin=_origin(found, scenario, reports, posteriors, options),
+        origin=_origin(found, scenario, reports, place or Destination(path=posteriors), options),
         scenario=scenario.text,
         version=__version__,
     )
@@ -244,11 +253,11 @@ def _verdict(calibrated: bool | None) -> str:
 
 
 def _origin(
-    found: Inferred, scenario: Scenario, reports: Data, posteriors: Path, options: SourceOptions
+    found: Inferred, scenario: Scenario, reports: Data, place: Destination, options: SourceOptions
 ) -> list[tuple[str, str]]:
-    paths = [shlex.quote(str(path)) for path in (scenario.file, posteriors)]
-    sources = " ".join(map(shlex.quote, as_arguments(reports)))
-    command = "poolscope attack {} --scenario {} --out {}".format(sources, *paths)
+    command = shlex.join(
+        ["poolscope", "attack", *as_arguments(reports), "--scenario", str(scenario.file), *place.arguments]
+    )
     command += "".join(f" --column {shlex.quote(f'{name}={column}')}" for name, column in options.columns.items())
     command += f" --time {shlex.quote(options.time)}" if options.time else ""
     command += " --query ..." if options.query else ""

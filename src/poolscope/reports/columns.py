@@ -182,14 +182,15 @@ class RealsFormat:
 
     def read(self, batch: Batch, header: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
         series, size = batch.frame[header], column.size
-        if batch.text:
+        text = batch.text or series.dtype == pl.String
+        if text:
             series = series.fill_null("").str.split(" ")
         elif not (isinstance(series.dtype, pl.List | pl.Array) and series.dtype.inner.is_numeric()):
             raise batch.mistyped(header, "lists of numbers")
         lists = series.arr.to_list() if isinstance(series.dtype, pl.Array) else series
         lengths = lists.list.len()
         row = first_false(lengths == size)
-        rule = f"{header} must be {size} finite numbers" + (", separated by spaces" if batch.text else "")
+        rule = f"{header} must be {size} finite numbers" + (", separated by spaces" if text else "")
         if row is not None:
             raise batch.wrong(rule, row, lengths[row])
         flat = lists.explode()

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -14,7 +13,16 @@ import polars as pl
 from poolscope.core.arguments import checked
 from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT, Progress
-from poolscope.core.tables import Data, SourceOptions, check_output, label_of, local_paths, opened, writing
+from poolscope.core.tables import (
+    Data,
+    SourceOptions,
+    delivered,
+    destination_of,
+    label_of,
+    local_paths,
+    opened,
+    writing,
+)
 from poolscope.population.universe import Universe
 from poolscope.reports.checks import ReportChecks
 from poolscope.reports.estimators import Frequencies
@@ -63,6 +71,7 @@ def estimate(
     allow_network: bool = False,
     query: str | None = None,
     method: str | None = None,
+    out_table: str | None = None,
     overwrite: bool = False,
     raw: bool = False,
     engine: Local | None = None,
@@ -73,11 +82,12 @@ def estimate(
     Parameters
     ----------
     reports, columns, time, allow_network, query : as of `attack`.
-    out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (null for a neutral object), ``count`` and
-        ``standard_error`` of the reports made from it (null with "ridge"), ``popularity`` (the counts projected to the
-        simplex) and ``frequency`` (the counts as shares, which may be negative).
+    out : the table, Parquet or CSV by its ending, or an address as of `attack`. Its columns: ``object``, ``pool`` (null
+        for a neutral object), ``count`` and ``standard_error`` of the reports made from it (null with "ridge"),
+        ``popularity`` (the counts projected to the simplex) and ``frequency`` (the counts as shares, which may be
+        negative).
     method : "linear", "regression", "ridge" or "ibu"; by default chosen for the mechanism (`poolscope.frequencies`).
-    overwrite : whether an existing ``out`` may be replaced; an input file never is.
+    out_table, overwrite : as of `attack`.
     raw : whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
     progress : receives reports as they are read.
 
@@ -90,17 +100,16 @@ def estimate(
     >>> pl.read_csv("popularity.csv").columns
     ['object', 'pool', 'count', 'standard_error', 'popularity', 'frequency']
     """
-    target = None if out is None else Path(out)
     options = SourceOptions.of(columns, time, allow_network, query)
-    if target is not None:
-        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*local_paths(reports)))
+    inputs = scenario.input_paths(*local_paths(reports))
+    place = destination_of(out, out_table, options, data=reports, overwrite=overwrite, inputs=inputs)
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     counting = FrequencyCounter(mechanism, engine or Local(), method)
     own = mechanism.report_columns
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(own))
     checks = ReportChecks(build_device(scenario, mechanism))
-    with opened(reports, report_names(own), options, beside=target.parent if target else None) as source:
+    with opened(reports, report_names(own), options, beside=place.folder if place else None) as source:
         for users, block in blocks(source, own, universe, rows=rows):
             counting.add(block)
             if scenario.tells_users_apart and not checks.enough:
@@ -110,8 +119,8 @@ def estimate(
         warnings.warn(f"{label_of(reports)}: {line}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)
-    if target is not None:
-        with writing(target, raw=raw) as parts:
+    if place is not None:
+        with delivered(place) as target, writing(target, raw=raw) as parts:
             parts.write(0, table)
     return Estimated(
         reports=found.reports,

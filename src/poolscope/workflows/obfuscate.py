@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,16 @@ from poolscope.core.executors import Local
 from poolscope.core.machine import check_disk
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import user_keys
-from poolscope.core.tables import Data, Source, SourceOptions, check_output, local_paths, opened, writing
+from poolscope.core.tables import (
+    Data,
+    Source,
+    SourceOptions,
+    delivered,
+    destination_of,
+    local_paths,
+    opened,
+    writing,
+)
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.universe import Universe
@@ -75,6 +83,7 @@ def obfuscate(
     time: str | None = None,
     allow_network: bool = False,
     query: str | None = None,
+    out_table: str | None = None,
     overwrite: bool = False,
     raw: bool = False,
     engine: Local | None = None,
@@ -90,8 +99,8 @@ def obfuscate(
     ----------
     traces : a table ``user``, ``object``, of any size, from any source of `attack`.
     columns, time, allow_network, query : as of `attack`.
-    out : the reports, Parquet or CSV by its ending.
-    overwrite : whether an existing ``out`` may be replaced; an input file never is.
+    out : the reports, Parquet or CSV by its ending, or an address as of `attack`.
+    out_table, overwrite : as of `attack`.
     raw : whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
     progress : receives reports as they are made.
 
@@ -103,15 +112,17 @@ def obfuscate(
     >>> reports.columns, reports["user"].to_list()
     (['user', 'hash', 'bits'], ['ann', 'ann', 'bob'])
     """
-    target, options = Path(out), SourceOptions.of(columns, time, allow_network, query)
-    check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*local_paths(traces)))
+    options = SourceOptions.of(columns, time, allow_network, query)
+    inputs = scenario.input_paths(*local_paths(traces))
+    place = destination_of(out, out_table, options, data=traces, overwrite=overwrite, inputs=inputs)
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     own = mechanism.report_columns
     device, policy = build_device(scenario, mechanism), build_policy(scenario)
     engine, numeric = engine or Local(), numeric_columns(own)
     with (
-        opened(traces, TRACE_NAMES, options, beside=target.parent) as source,
+        delivered(place) as target,
+        opened(traces, TRACE_NAMES, options, beside=place.folder) as source,
         writing(target, compression="uncompressed", raw=raw, numeric=numeric) as written,
     ):
         user_numbers = UserNumbers(source.check_names)

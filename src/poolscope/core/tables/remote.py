@@ -7,6 +7,7 @@ machine, need no permission. Databases are opened for reading only. Messages nev
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
@@ -47,7 +48,7 @@ def remote_reader(place: Location, *, allow_network: bool, query: str | None, fo
     with located(file=place.label):
         if place.scheme not in DATABASES:
             if not allow_network:
-                raise _not_allowed()
+                raise not_allowed()
             if place.compression and place.format not in (*SEPARATORS, "jsonl"):
                 raise InputError("must not be compressed where it is read over the network", value=place.compression)
             return Reader(
@@ -56,18 +57,19 @@ def remote_reader(place: Location, *, allow_network: bool, query: str | None, fo
         if query is None:
             remedy = 'add `query`, as "SELECT user, hash, bits FROM reports ORDER BY id"'
             raise InputError("a database must have a query", remedy=remedy)
-        if place.scheme == "postgresql" and not (allow_network or _on_this_machine(place.address)):
-            raise _not_allowed()
+        if place.scheme == "postgresql" and not (allow_network or on_this_machine(place.address)):
+            raise not_allowed()
         # before any file is written
-        _library(DRIVERS[place.scheme])
+        library(DRIVERS[place.scheme])
     return Reader(label=place.label, text=False, read=lambda select: _queried(place, query, folder, select))
 
 
-def _not_allowed() -> InputError:
+def not_allowed() -> InputError:
+    """Return the error of an address on the network that was not allowed."""
     return InputError("the network is not used unless you allow it", remedy="add `allow_network`")
 
 
-def _on_this_machine(address: str) -> bool:
+def on_this_machine(address: str) -> bool:
     """Return whether all hosts of a PostgreSQL address are sockets or loopback addresses."""
     try:
         parts = urlsplit(address)
@@ -96,7 +98,7 @@ def _scanned(place: Location, folder: Path, select: Select) -> Frames:
     web = place.scheme in ("https", "http")
     # a question mark in a web address begins its query
     options: dict[str, Any] = {"glob": not web, "storage_options": {"max_retries": MAX_RETRIES}}
-    with located(file=place.label), _library_errors(address):
+    with located(file=place.label), library_errors(address):
         if place.format in SEPARATORS:
             separator = SEPARATORS[place.format]
             table = pl.scan_csv(address, infer_schema=False, separator=separator, **options)
@@ -118,7 +120,8 @@ def _scanned(place: Location, folder: Path, select: Select) -> Frames:
 DRIVERS = {"postgresql": "adbc_driver_postgresql.dbapi", "sqlite": "adbc_driver_sqlite.dbapi", "duckdb": "duckdb"}
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
+    """Import a driver, or say how to install it."""
     try:
         return import_module(name)
     except ImportError:
@@ -130,11 +133,11 @@ def _queried(place: Location, query: str, folder: Path, select: Select) -> Frame
     address, scheme = place.address, place.scheme
     assert address is not None
     assert scheme is not None
-    driver = _library(DRIVERS[scheme])
+    driver = library(DRIVERS[scheme])
     path = None if scheme == "postgresql" else database_path(address)
     if path is not None:
         check_regular(path)
-    with located(file=place.label), _library_errors(address):
+    with located(file=place.label), library_errors(address):
         if scheme == "duckdb":
             # the query cannot read or write other files, nor use the network; its progress is not printed
             settings = {"enable_external_access": "false", "memory_limit": DUCKDB_MEMORY, "temp_directory": str(folder)}
@@ -155,17 +158,17 @@ def _queried(place: Location, query: str, folder: Path, select: Select) -> Frame
 
 
 @contextmanager
-def _library_errors(address: str) -> Iterator[None]:
+def library_errors(address: str, rule: str = "cannot be read") -> Iterator[None]:
     """Convert errors of drivers and of polars into one line without credentials or the query's text."""
 
     def shown(message: str) -> str:
-        return without_secrets(message.partition("Query was:")[0], address)
+        return without_secrets(re.split(r"query(?: was)?:", message, maxsplit=1, flags=re.IGNORECASE)[0], address)
 
     try:
-        with arrow_errors("cannot be read", shown):
+        with arrow_errors(rule, shown):
             yield
     except InputError:
         raise
     except Exception as error:
         # each driver has exceptions of its own; none is shown as a cause, as its text may have the address
-        raise InputError(f"cannot be read: {shown(str(error))[:160]}") from None
+        raise InputError(f"{rule}: {shown(str(error))[:160]}") from None

@@ -6,6 +6,7 @@ replaces the target atomically. After an error the previous target is unchanged 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -18,12 +19,15 @@ from poolscope.core.errors import InputError, one_line
 from poolscope.core.files import check_writable, located_os_errors, scratch_folder
 from poolscope.core.tables.atomic import put_in_place
 from poolscope.core.tables.csv import escaped, read_back
+from poolscope.core.tables.locations import label_of
 
 #: Rows of a row group, which a reader holds in memory.
 GROUP_ROWS = 1 << 16
 
 #: Suffixes of tables and of HTML reports.
 TABLES, PAGES = (".csv", ".parquet"), (".html",)
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
 Compression = Literal["uncompressed", "zstd"]
 
@@ -77,6 +81,7 @@ def check_output(
     option : name of the output in messages.
     """
     another = f"choose another with `{option}`"
+    refuse_address(path, option)
     if path.suffix.lower() not in endings:
         raise InputError(f"an output must end in {' or '.join(endings)}", file=path)
     if path.is_dir():
@@ -93,6 +98,13 @@ def check_output(
     if path.exists() and not overwrite:
         raise InputError("the output is there already", file=path, remedy=f"{another}, or replace it with `overwrite`")
     check_writable(path.parent, path, another)
+
+
+def refuse_address(path: Path, option: str) -> None:
+    """Refuse an address as a file; as a path, it has lost a slash."""
+    if (found := _ADDRESS.match(str(path))) and not Path(found[0]).is_dir():
+        address = f"{found[1]}://{str(path)[found.end() :]}"
+        raise InputError(f"`{option}` must be a file on this machine, is an address", file=label_of(address))
 
 
 def check_outputs(outputs: Mapping[str, Path | None], *, overwrite: bool = False, inputs: Sequence[Path] = ()) -> None:

@@ -24,7 +24,7 @@ from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.progress import SILENT, Progress
-from poolscope.core.tables import Data, SourceOptions, check_output, label_of, local_paths, writing
+from poolscope.core.tables import Data, SourceOptions, delivered, destination_of, label_of, local_paths, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
 from poolscope.inference.thresholds import DEFAULT_THRESHOLD
 from poolscope.metrics.text import mcse_text, percent
@@ -44,7 +44,7 @@ from poolscope.workflows.attack.linking import (
 )
 from poolscope.workflows.attack.pool_sets import check_pool_sets, correction_note, other_pools_beside
 from poolscope.workflows.attack.preparation import prepare_attack
-from poolscope.workflows.attack.resuming import Records, identity, unfinished_folder
+from poolscope.workflows.attack.resuming import Records, check_resumable, identity, unfinished_folder
 from poolscope.workflows.attack.summary import Evaluation, GuessSummary, Tally, check_pools, evaluate, read_truth
 from poolscope.workflows.attack.tasks import AttackTask, chunk_summaries, scored_partitions, total_of
 
@@ -122,6 +122,7 @@ def attack(
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
     out: str | PathLike[str] | None = None,
+    out_table: str | None = None,
     overwrite: bool = False,
     raw: bool = False,
     top: int = 0,
@@ -152,7 +153,9 @@ def attack(
     pools : a table ``object,pool`` whose pools replace the scenario's; objects that it lacks are neutral.
     observations : observation counts in place of the scenario's; all reports where neither has any.
     threshold : confidence below which there is no guess; the scenario's by default.
-    out : the table of posteriors, Parquet or CSV by its ending; its first rows are the ``preview`` of the result.
+    out : the table of posteriors, Parquet or CSV by its ending; its first rows are the ``preview`` of the result. Or an
+        address: ``s3://bucket/key.parquet``, ``postgresql://``, ``sqlite:///`` or ``duckdb:///``, written as a whole.
+    out_table : the table of the database, where ``out`` is the address of one.
     overwrite : whether an existing ``out`` may be replaced; an input file never is.
     raw : whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
     top : how many of the users that each adversary is most confident about are in the ``top`` of the result.
@@ -179,24 +182,24 @@ def attack(
     >>> pl.read_parquet("posteriors.parquet").columns[:5]
     ['user', 'adversary', 'n', 'guess', 'confidence']
     """
-    path, target = label_of(reports), None if out is None else Path(out)
-    options = SourceOptions.of(columns, time, allow_network, query)
-    if target is not None:
-        inputs = scenario.input_paths(*local_paths(reports), pools, ground_truth)
-        check_output(target, overwrite=overwrite, inputs=inputs)
+    path, options = label_of(reports), SourceOptions.of(columns, time, allow_network, query)
+    inputs = scenario.input_paths(*local_paths(reports), pools, ground_truth)
+    place = destination_of(out, out_table, options, data=reports, overwrite=overwrite, inputs=inputs)
     if not 0 <= top <= MAX_TOP:
         raise InputError(f"must be from 0 to {MAX_TOP:,}", value=top, place="top")
-    if ground_truth is not None and target is None:
+    if ground_truth is not None and place is None:
         raise InputError("must have `out`, the table that it evaluates", value=str(ground_truth), place="ground_truth")
-    if resume and target is None:
+    if resume and place is None:
         raise InputError("must have `out`, the table that is resumed", value=resume, place="resume")
+    if resume and place is not None:
+        check_resumable(place)
     check_pool_sets(pool_sets)
     check_explained(top, why)
     check_link_fdr(link_fdr)
     known = None if ground_truth is None else read_truth(ground_truth)
     engine, scenario = as_engine(engine), with_overrides(scenario, observations=observations)
     with ExitStack() as stack:
-        folder = None
+        target, folder = None if place is None else stack.enter_context(delivered(place)), None
         if resume and target is not None:
             asked = {"threshold": threshold, "top": top, "why": why, "pool_sets": pool_sets, "link_fdr": link_fdr}
             asked |= {"seed": seed, "max_bytes": max_bytes, "raw": raw}

@@ -15,7 +15,7 @@ import polars as pl
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
-from poolscope.core.tables import Data, SourceOptions, check_output, label_of, local_paths, writing
+from poolscope.core.tables import Data, SourceOptions, delivered, destination_of, label_of, local_paths, writing
 from poolscope.devices.protocols import Device, IdenticalReports, memoizes
 from poolscope.inference.adversary import posterior_block, report_likelihoods, stacked_pool_weights
 from poolscope.inference.attack import posterior
@@ -65,6 +65,7 @@ def attack_user(
     query: str | None = None,
     pools: str | PathLike[str] | None = None,
     out: str | PathLike[str] | None = None,
+    out_table: str | None = None,
     overwrite: bool = False,
     raw: bool = False,
     link_fdr: float | None = None,
@@ -77,12 +78,12 @@ def attack_user(
     An adversary who estimates the popularity from the reports themselves uses those of all users. With `link_fdr` a
     user is a device, named by any of its pseudonyms.
     """
-    path, target, engine = label_of(reports), None if out is None else Path(out), as_engine(engine)
+    path, engine = label_of(reports), as_engine(engine)
     options = SourceOptions.of(columns, time, allow_network, query)
-    if target is not None:
-        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*local_paths(reports), pools))
+    inputs = scenario.input_paths(*local_paths(reports), pools)
+    place = destination_of(out, out_table, options, data=reports, overwrite=overwrite, inputs=inputs)
     check_link_fdr(link_fdr)
-    scratch_parent = target.parent if target else Path(tempfile.gettempdir())
+    scratch_parent = (place.folder if place else None) or Path(tempfile.gettempdir())
     with prepare_attack(reports, options, scenario, pools, None, seed, max_bytes, engine, scratch_parent) as ready:
         first, digest = first_checks(ready, scenario, ready.scorer.device), FileDigest()
         if link_fdr is not None:
@@ -116,8 +117,8 @@ def attack_user(
     view, parts_of = stacked_pool_weights(scorer.adversaries)
     mass = masses(scorer.mechanism, sent, view, engine)
     table = pl.concat([_adversary_rows(scorer, index, sent, mass[:, these]) for index, these in enumerate(parts_of)])
-    if target is not None:
-        with writing(target, raw=raw) as parts:
+    if place is not None:
+        with delivered(place) as target, writing(target, raw=raw) as parts:
             parts.write(0, table)
     return UserAttack(user=user, reports=count, pools=scorer.pool_names, table=table, violations=inspection.violations)
 

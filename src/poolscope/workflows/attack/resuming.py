@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from poolscope import __version__
 from poolscope.core.errors import InputError, reading
 from poolscope.core.files import claimed, located_os_errors, read_json
-from poolscope.core.tables import Data, SourceOptions, label_of, local_paths
+from poolscope.core.tables import Data, Destination, SourceOptions, label_of, local_paths
 from poolscope.core.tables.atomic import UNFINISHED as PART
 from poolscope.core.tables.atomic import checksum, sweep, write_text
 from poolscope.scenario.scenario import Scenario
@@ -91,6 +91,13 @@ def _put(path: Path, data: bytes) -> None:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def check_resumable(place: Destination) -> None:
+    """Refuse to resume an attack whose table goes to an address."""
+    if place.path is None:
+        rule, remedy = "resume needs a table in a file on this machine", "choose a file with `out`"
+        raise InputError(rule, value=place.label, remedy=remedy)
 
 
 @contextmanager

@@ -18,7 +18,15 @@ from typing import Literal
 from poolscope.core.arguments import checked
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, did_you_mean, format_value, located
-from poolscope.core.tables import SourceOptions, check_output, label_of, local_paths
+from poolscope.core.tables import (
+    Destination,
+    SourceOptions,
+    check_output,
+    delivered,
+    destination_of,
+    label_of,
+    local_paths,
+)
 from poolscope.core.tables.atomic import replacing
 from poolscope.core.tables.csv import escape
 from poolscope.population.builtin import UNIVERSES, builtin_universe
@@ -142,7 +150,8 @@ class Extracted:
     Parameters
     ----------
     traces, objects
-        The files written; ``objects`` is None unless the universe was extended by objects that occur.
+        The files written; ``traces`` is text for an address, and ``objects`` is None unless the universe was extended
+        by objects that occur.
     universe
         The universe of the traces.
     rows, rows_without
@@ -162,7 +171,7 @@ class Extracted:
     (2, 1, 3)
     """
 
-    traces: Path
+    traces: Path | str
     objects: Path | None
     universe: Universe
     rows: int
@@ -187,6 +196,7 @@ def make_traces(
     time: str | None = None,
     allow_network: bool = False,
     query: str | None = None,
+    out_table: str | None = None,
     overwrite: bool = False,
     raw: bool = False,
 ) -> Extracted:
@@ -198,7 +208,8 @@ def make_traces(
         Files, patterns, folders or addresses as in :mod:`poolscope.workflows.traces.sources`.
     out
         The traces, CSV or Parquet by the ending. With ``news-2021`` a second file is written beside it, of the same
-        name with the ending ``.objects.csv``: the outlets, and as neutral objects all other sites that occur.
+        name with the ending ``.objects.csv``: the outlets, and as neutral objects all other sites that occur. Or an
+        address, as of :func:`attack`, except with ``news-2021``.
     universe
         ``emoji-11``, ``news-2021`` or a file of objects.
     user
@@ -209,6 +220,8 @@ def make_traces(
         is mapped to the object that its host belongs to, else to its registered name.
     time, allow_network, query
         As of :func:`attack`. A column of time orders the rows of all sources; without one, they are in their order.
+    out_table
+        The table of the database, where ``out`` is the address of one.
     overwrite
         Whether existing files may be replaced; a source never is.
     raw
@@ -228,15 +241,16 @@ def make_traces(
     bob,👋🏿
     bob,👋🏿
     """
-    traces = Path(out)
-    paths = ordered(sources, SourceOptions.of(None, time, allow_network, query))
+    options = SourceOptions.of(None, time, allow_network, query)
+    paths = ordered(sources, options)
     who, kind, what = _columns(paths, user, {"text": text, "object": object, "domain": domain})
     target = target_of(universe)
     find = finder(target, kind)
-    objects = traces.with_suffix(".objects.csv") if target.is_open else None
     inputs = [*(path for path in paths if isinstance(path, Path)), *local_paths(sources), Path(universe)]
-    for path in filter(None, (traces, objects)):
-        check_output(path, overwrite=overwrite, inputs=inputs)
+    place = destination_of(out, out_table, options, data=sources, overwrite=overwrite, inputs=inputs)
+    objects = _objects_beside(place, target)
+    if objects is not None:
+        check_output(objects, overwrite=overwrite, inputs=inputs)
 
     gathered = _TraceBuilder(target=target)
     for source in paths:
@@ -249,12 +263,22 @@ def make_traces(
 
     final = widened(target.universe, gathered.objects) if target.is_open else target.universe
     # Both are complete before either is moved into place.
-    with replacing(traces) as beside:
+    with delivered(place) as traces, replacing(traces) as beside:
         write_rows(beside, traces.suffix.lower(), gathered.users, gathered.objects, raw=raw)
         if objects is not None:
             with replacing(objects) as beside_objects:
                 _write_objects(beside_objects, final, raw=raw)
-    return gathered.result(traces, objects, final)
+    return gathered.result(place.path or place.label, objects, final)
+
+
+def _objects_beside(place: Destination, target: TraceUniverse) -> Path | None:
+    """Return the file of the objects that occur, beside the traces; None where the universe is fixed."""
+    if not target.is_open:
+        return None
+    if place.path is None:
+        rule = f"traces of {target.name} must be a file on this machine: their objects are written beside it"
+        raise InputError(rule, file=place.label)
+    return place.path.with_suffix(".objects.csv")
 
 
 def describe(made: Extracted) -> list[str]:
@@ -311,7 +335,7 @@ class _TraceBuilder:
                     self.users.append(user)
                     self.objects.append(accepted)
 
-    def result(self, traces: Path, objects: Path | None, universe: Universe) -> Extracted:
+    def result(self, traces: Path | str, objects: Path | None, universe: Universe) -> Extracted:
         """Return the result of the extraction."""
         neutral = {name for name, pool in zip(universe.objects or (), universe.pool_of, strict=True) if pool < 0}
         with_trace = len(set(self.users))
