@@ -15,6 +15,8 @@ from poolscope.metrics.bounds import (
     trade_off,
 )
 from poolscope.metrics.calibration import brier, calibration, ece, ece_null_p95
+from poolscope.metrics.collections import CollectionRecord, CollectionsSummary, Contribution, JointExposure
+from poolscope.metrics.composition import composed_success_bound
 from poolscope.metrics.exposure import (
     confident,
     exposed,
@@ -43,8 +45,12 @@ from poolscope.metrics.tables import Records
 from poolscope.metrics.text import strongest_attack, summary_text
 
 __all__ = [
+    "CollectionRecord",
+    "CollectionsSummary",
+    "Contribution",
     "CumulativeEpsilon",
     "Estimate",
+    "JointExposure",
     "Linkability",
     "MemoizedResponses",
     "PoolRecord",
@@ -58,6 +64,7 @@ __all__ = [
     "bootstrap",
     "brier",
     "calibration",
+    "composed_success_bound",
     "confident",
     "cumulative_epsilon",
     "difference",
