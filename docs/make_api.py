@@ -7,11 +7,11 @@ import poolscope as ps
 
 GROUPS = {
     "Workflows": (
-        "audit attack obfuscate estimate check compare sweep advise reproduce make_traces",
+        "audit attack attack_collections obfuscate estimate check compare sweep advise reproduce make_traces",
         "A function has the name and the meaning of its command: files in, files out.",
     ),
     "Arrays": (
-        "play posterior posterior_of_likelihood behavior_posterior frequencies summarize provenance",
+        "play posterior posterior_of_likelihood behavior_posterior joint_posterior frequencies summarize provenance",
         "For reports, likelihoods or a game in memory.",
     ),
     "Results": (

@@ -33,6 +33,7 @@ __all__ = [
     "__version__",
     "advise",
     "attack",
+    "attack_collections",
     "audit",
     "behavior_posterior",
     "check",
@@ -40,6 +41,7 @@ __all__ = [
     "estimate",
     "figures",
     "frequencies",
+    "joint_posterior",
     "load_scenario",
     "make_traces",
     "mechanisms",
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from poolscope.html.workflows import advise, audit, compare
     from poolscope.inference.adversary import Adversary
     from poolscope.inference.attack import posterior
+    from poolscope.inference.joint import joint_posterior
     from poolscope.inference.posterior import BehaviorPosterior, behavior_posterior, posterior_of_likelihood
     from poolscope.mechanisms.protocols import Mechanism
     from poolscope.metrics.provenance import Provenance, provenance
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
     from poolscope.scenario.scenario import Scenario, load_scenario
     from poolscope.workflows.advise.records import Advice
     from poolscope.workflows.attack.attack import Inferred, attack
+    from poolscope.workflows.attack.collections import attack_collections
     from poolscope.workflows.audit.run_folder import Summary
     from poolscope.workflows.check.check import check
     from poolscope.workflows.check.verdict import Verdict
@@ -99,6 +103,7 @@ else:
         # what the commands do
         "advise": "html.workflows",
         "attack": "workflows.attack.attack",
+        "attack_collections": "workflows.attack.collections",
         "audit": "html.workflows",
         "check": "workflows.check.check",
         "compare": "html.workflows",
@@ -110,6 +115,7 @@ else:
         # the same on arrays
         "behavior_posterior": "inference.posterior",
         "frequencies": "reports.frequencies",
+        "joint_posterior": "inference.joint",
         "play": "game.game",
         "posterior": "inference.attack",
         "posterior_of_likelihood": "inference.posterior",

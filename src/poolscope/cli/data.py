@@ -78,10 +78,15 @@ def obfuscate(
 
 @command("poolscope attack reports.parquet --scenario mine.toml --out posteriors.parquet")
 def attack(
-    reports: Annotated[
-        Path, typer.Argument(metavar="REPORTS", help="Reports (Parquet or CSV), or a folder of Parquet files.")
-    ],
     scenario: ScenarioOption,
+    reports: Annotated[
+        Path | None,
+        typer.Argument(metavar="REPORTS", help="Reports (Parquet or CSV), or a folder of Parquet files."),
+    ] = None,
+    named: Annotated[
+        list[str] | None,
+        typer.Option("--reports", metavar="NAME=FILE", help="Reports of one collection of the scenario; repeatable."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write posteriors to this .parquet or .csv file.")] = None,
     pools: Annotated[Path | None, typer.Option(help="Use other pools: a table object,pool.")] = None,
     observations: Observations = None,
@@ -124,6 +129,9 @@ def attack(
     from poolscope.core.errors import InputError
 
     about_all = observations, threshold, ground_truth, html, link_scores, linked_out
+    if (reports is None) == (not named):
+        rule = "must have a file of reports, or `reports` NAME=FILE for each collection"
+        raise InputError(rule, place="REPORTS", value=None if reports is None else str(reports))
     if user is not None and (top or any(option is not None for option in about_all)):
         names = "`observations`, `threshold`, `top`, `ground_truth`, `html`, `link_scores` and `linked_out`"
         rule = f"must stand alone: {names} are about all users"
@@ -134,6 +142,30 @@ def attack(
         )
     if html is not None and out is None:
         raise InputError("must have `out`, the table that it describes", value=str(html), place="--html")
+    if named:
+        from poolscope.cli.collections import attack_several
+
+        single = {"pools": pools, "html": html, "link_fdr": link_fdr, "linked_out": linked_out}
+        attack_several(
+            named,
+            scenario,
+            user,
+            options={
+                "out": out,
+                "overwrite": overwrite,
+                "raw": raw,
+                "observations": observations,
+                "threshold": threshold,
+                "top": top,
+                "ground_truth": ground_truth,
+            },
+            single=single | {"link_scores": link_scores},
+            engine=engine,
+            scheduler=scheduler,
+            strict=strict,
+        )
+        return
+    assert reports is not None
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts
         from poolscope.cli.files import print_attack, print_links, print_user_attack
