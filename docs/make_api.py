@@ -7,11 +7,12 @@ import poolscope as ps
 
 GROUPS = {
     "Workflows": (
-        "audit inspect attack obfuscate estimate check compare sweep advise fit reproduce make_traces",
+        "audit inspect attack attack_collections obfuscate estimate check compare sweep advise fit reproduce "
+        "make_traces",
         "A function has the name and the meaning of its command: files in, files out.",
     ),
     "Arrays": (
-        "play simulate outcomes_of posterior posterior_of_likelihood behavior_posterior frequencies "
+        "play simulate outcomes_of posterior posterior_of_likelihood behavior_posterior joint_posterior frequencies "
         "summarize provenance",
         "For reports, likelihoods or a game in memory.",
     ),

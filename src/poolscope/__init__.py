@@ -39,6 +39,7 @@ __all__ = [
     "__version__",
     "advise",
     "attack",
+    "attack_collections",
     "attacks",
     "audit",
     "behavior_posterior",
@@ -49,6 +50,7 @@ __all__ = [
     "fit",
     "frequencies",
     "inspect",
+    "joint_posterior",
     "load_scenario",
     "make_traces",
     "mechanisms",
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from poolscope.inference.adversary import Adversary
     from poolscope.inference.attack import posterior
     from poolscope.inference.custom import Attack
+    from poolscope.inference.joint import joint_posterior
     from poolscope.inference.posterior import BehaviorPosterior, behavior_posterior, posterior_of_likelihood
     from poolscope.mechanisms.protocols import Mechanism
     from poolscope.metrics.provenance import Provenance, provenance
@@ -99,6 +102,7 @@ if TYPE_CHECKING:
     from poolscope.scenario.scenario import Scenario, load_scenario
     from poolscope.workflows.advise.records import Advice
     from poolscope.workflows.attack.attack import Inferred, attack
+    from poolscope.workflows.attack.collections import attack_collections
     from poolscope.workflows.attack.inspection import Inspection, inspect
     from poolscope.workflows.audit.run_folder import Summary
     from poolscope.workflows.check.check import check
@@ -117,6 +121,7 @@ else:
         # what the commands do
         "advise": "html.workflows",
         "attack": "workflows.attack.attack",
+        "attack_collections": "workflows.attack.collections",
         "audit": "html.workflows",
         "check": "workflows.check.check",
         "compare": "html.workflows",
@@ -131,6 +136,7 @@ else:
         "behavior_posterior": "inference.posterior",
         "frequencies": "reports.frequencies",
         "outcomes_of": "game.outcomes",
+        "joint_posterior": "inference.joint",
         "play": "game.game",
         "posterior": "inference.attack",
         "posterior_of_likelihood": "inference.posterior",

@@ -11,9 +11,11 @@ from cases.selection import mostly, slow
 
 from poolscope.core.executors import Local
 from poolscope.game.game import play
+from poolscope.game.joint_block import play_joint_block
 from poolscope.mechanisms import make
 from poolscope.metrics.bounds import epsilon_of
 from poolscope.scenario.build import build_mechanism
+from poolscope.scenario.collections import build_joint_game
 from poolscope.scenario.scenario import builtin_names, builtin_text, load_scenario
 
 RETIRED = {"chrome-attribution", "chrome-rappor", "chrome-rappor-sites", "chrome-topics", "mozilla-homepages"}
@@ -36,7 +38,7 @@ def played(found):
 
 #: Their filters and memoized responses take long to attack.
 LONG = {"mozilla-homepages", "chrome-rappor", "chrome-rappor-sites"}
-SYNTHETIC = [name for name in builtin_names() if name != "recorded-emojis"]
+SYNTHETIC = [name for name in builtin_names() if name not in ("recorded-emojis", "apple-collections")]
 
 
 @pytest.mark.default_cases("apple-emojis", "apple-health", "chrome-*")
@@ -45,6 +47,18 @@ def test_every_scenario_is_played(name):
     outcomes = played(load_scenario(name))
     assert outcomes["confidence"].is_between(0, 1 + 1e-12).all()
     assert set(outcomes["adversary"]) == {"weak", "strong", "non-private"}
+
+
+def test_the_collections_are_played_and_what_is_invented_is_said():
+    found = load_scenario("apple-collections")
+    game = build_joint_game(found.replace({"attack.observations": [2]}), SEED, Local().map)
+    outcomes = play_joint_block(game, range(20), SEED)
+    assert set(outcomes["collection"]) == {"joint", "emojis", "domains", "without emojis", "without domains"}
+    assert outcomes["confidence"].is_between(0, 1 + 1e-12).all()
+    alone = load_scenario("apple-web-domains")
+    assert found.parts[1].mechanism == alone.mechanism
+    assert found.parts[1].universe_table == alone.universe_table
+    assert len(re.findall(r"\b[Oo]urs\b", found.text)) >= 3
 
 
 @pytest.mark.slow

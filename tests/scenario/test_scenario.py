@@ -203,7 +203,7 @@ def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
     assert str(caught.value) == (
         "unknown scenario, neither built in nor a file, got 'aple-emoji'; did you mean 'apple-emojis'?"
     )
-    with pytest.raises(InputError, match="known: apple-emojis, apple-hcms, apple-health, apple-mail-senders"):
+    with pytest.raises(InputError, match="known: apple-collections, apple-emojis, apple-hcms, apple-health"):
         scenario.load_scenario("zzz")
     with pytest.raises(InputError, match=r"unknown scenario, .* did you mean 'apple-hcms'\?"):
         scenario.builtin_text("apple-hmcs")
@@ -263,7 +263,7 @@ def test_all_built_in_scenarios_are_tested():
     """The others are in test_builtin.py, which names each of them too."""
     deployments = ["chrome-attribution", "chrome-rappor", "chrome-rappor-sites", "chrome-topics", "mozilla-homepages"]
     apple = ["apple-emojis", "apple-hcms", "apple-health", "apple-mail-senders", "apple-quicktype", "apple-web-domains"]
-    assert scenario.builtin_names() == [*apple, *deployments, "recorded-emojis"]
+    assert scenario.builtin_names() == ["apple-collections", *apple, *deployments, "recorded-emojis"]
 
 
 def test_the_built_in_scenario_of_recorded_users_needs_a_folder():

@@ -138,6 +138,7 @@ def commands(scenario: ps.Scenario) -> None:
     found: ps.Inferred = ps.attack("reports.parquet", scenario, out="posteriors.parquet")
     inspected: ps.Inspection = ps.inspect("reports.parquet", scenario)
     print(inspected.passed, inspected.checks[0].value)
+    found = ps.attack_collections({"emojis": "emojis.parquet"}, scenario, out="posteriors.parquet")
     estimated: ps.Estimated = ps.estimate("reports.parquet", scenario, "popularity.csv")
     print(sent.reports, found.users, estimated.table.height)
     fitted: ps.metrics.Fitted = ps.fit(scenario, "traces.csv")
@@ -204,6 +205,7 @@ def on_arrays(game: ps.Game) -> None:
     posterior: NDArray[np.float64] = ps.posterior(mechanism, reports, game.adversaries[0])
     likelihood = [[1.0, 3.0, 1.0, 1.0], [1.0, 3.0, 1.0, 1.0]]
     same_shape: NDArray[np.float64] = ps.posterior_of_likelihood(likelihood)
+    same_shape = ps.joint_posterior([same_shape, same_shape], [np.eye(2), np.eye(2)])
     learned: ps.BehaviorPosterior = ps.behavior_posterior(likelihood)
     counted: ps.Frequencies = ps.frequencies(mechanism, reports)
     print(posterior.shape, same_shape.shape, learned.gamma, counted.popularity)
@@ -323,6 +325,17 @@ def devices(made: list[ps.Mechanism]) -> None:
     print(sent.lengths, spent.year)
 
 
+def collections(summary: ps.Summary) -> None:
+    """What several collections of one person reveal together."""
+    about: ps.metrics.CollectionsSummary | None = summary.collections
+    if about is None:
+        return
+    own: tuple[ps.metrics.CollectionRecord, ...] = about.collections
+    added: tuple[ps.metrics.Contribution, ...] = about.contributions
+    exposed: tuple[ps.metrics.JointExposure, ...] = about.exposures
+    print(own[0].epsilon.day, added[0].log_odds.value, exposed[0].only_jointly.value)
+
+
 def numbers(game: ps.Game, outcomes: pl.DataFrame) -> None:
     """Every metric of a game that was played."""
     rows = ps.metrics.select(outcomes, "strong", 10)
@@ -349,6 +362,7 @@ def numbers(game: ps.Game, outcomes: pl.DataFrame) -> None:
     shares: list[float] = [
         ps.metrics.ece_null_p95(rows, seed=1),
         ps.metrics.success_bound(epsilon=1.0, n=2, prior_success=1 / 3),
+        ps.metrics.composed_success_bound([1.0, 2.0], [2, 1], 1 / 3),
         ps.metrics.shuffle_epsilon(4.0, devices=100_000, delta=1e-6),
         ps.metrics.shuffle_epsilon_closed_form(1.0, devices=10_000, delta=1e-6),
         ps.metrics.shuffle_epsilon_of_mechanism(game.mechanism, devices=100_000, delta=1e-6),

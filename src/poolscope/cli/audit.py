@@ -11,8 +11,10 @@ from rich.text import Text
 
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import counted
+from poolscope.game.collections import WITHOUT
 from poolscope.inference.thresholds import at_least, in_percent
 from poolscope.metrics.bounds import in_days
+from poolscope.metrics.collections import CollectionsSummary, collections_text
 from poolscope.metrics.linkability import Linkability
 from poolscope.metrics.records import EXPOSING, Record
 from poolscope.metrics.text import linkability_title, mcse_text, percent, range_of, reports_text, summary_text
@@ -25,11 +27,14 @@ from poolscope.workflows.audit.run_folder import Summary
 def print_audit(summary: Summary, report: Path, seconds: float) -> None:
     """Print the strongest attack in a sentence, the tables of all adversaries, and where the report is."""
     console = Terminal()
-    console.say(summary_text(summary.results, summary.adversaries, unit=summary.unit))
+    console.say(summary_text(summary.main_results, summary.adversaries, unit=summary.unit))
     if sampled := mcse_text(summary.results):
         console.say(sampled)
     _attacks(summary).print(console)
     _exposure(summary).print(console)
+    if summary.collections:
+        console.say(collections_text(summary.collections))
+        _contributions(summary.collections).print(console)
     if summary.linkability:
         _linkability(summary.linkability).print(console)
     console.note(f"{counted(summary.users, 'user')}, seed {summary.seed}, {seconds:.1f} s. Report: {report}")
@@ -37,18 +42,23 @@ def print_audit(summary: Summary, report: Path, seconds: float) -> None:
 
 def _attacks(summary: Summary) -> TextTable:
     """Return a row for each adversary and observation count."""
-    first = summary.results[0]
-    heads = ["adversary", "n", "AUC-PN", "95% CI", "precision", "top 10%", "random"]
+    first, several = summary.results[0], summary.collections is not None
+    heads = ["adversary", *["collections"] * several, "n", "AUC-PN", "95% CI", "precision", "top 10%", "random"]
     heads += ["majority"] if first.skewed else []
     if first.threshold is not None:
         heads += [at_least(first.threshold), "precision\nat threshold"]
-    table = TextTable(title="\n".join([summary.scenario.title, *summary.devices, *_time(summary)]), heads=heads)
+    title = "\n".join([summary.scenario.title, *summary.devices, *_time(summary)])
+    table = TextTable(title=title, heads=heads, keys=2 + several, left=["collections"])
     last = None
-    for row in summary.results:
+    for row in _by_adversary(summary, summary.results):
+        # with several collections, the last day is enough for a terminal
+        if several and row.n < summary.horizon:
+            continue
         if last is not None and row.adversary != last:
             table.section()
         table.add(
             row.adversary if row.adversary != last else "",
+            *[row.collection or ""] * several,
             str(row.n),
             f"{row.auc_pn.value:.3f}",
             f"{row.auc_pn.low:.3f}–{row.auc_pn.high:.3f}",
@@ -65,17 +75,46 @@ def _attacks(summary: Summary) -> TextTable:
 def _exposure(summary: Summary) -> TextTable:
     """Return the number of reports that exposes a share of the users in the whole run: a row for each adversary."""
     level, unit = in_percent(summary.results[0].exposed_at), summary.unit.capitalize()
+    several = summary.collections is not None
     table = TextTable(
         title=f"{unit}s until a share of users is exposed (confidence ≥ {level} at least once, correct or not); 95% CI",
         heads=[
             "adversary",
+            *["collections"] * several,
             *(f"{100 * share:g}%{' of users' * (i == 0)}" for i, share in enumerate(EXPOSING.values())),
         ],
-        keys=1,
+        keys=1 + several,
+        left=["collections"],
     )
-    rows = {row.adversary: row for row in reversed(summary.results)}
-    for row in reversed(rows.values()):
-        table.add(row.adversary, *(reports_text(getattr(row, name), summary.horizon) for name in EXPOSING))
+    rows = {(row.adversary, row.collection): row for row in reversed(summary.results)}
+    for row in _by_adversary(summary, list(reversed(rows.values()))):
+        table.add(
+            row.adversary,
+            *[row.collection or ""] * several,
+            *(reports_text(getattr(row, name), summary.horizon) for name in EXPOSING),
+        )
+    return table
+
+
+def _by_adversary(summary: Summary, rows: Sequence[Record]) -> list[Record]:
+    """Return records in order of the adversaries; of two collections, all but one is the other alone."""
+    about, order = summary.collections, list(summary.adversaries)
+    if about is None:
+        return list(rows)
+    if len(about.collections) == 2:
+        rows = [row for row in rows if not (row.collection or "").startswith(WITHOUT)]
+    return sorted(rows, key=lambda row: order.index(row.adversary))
+
+
+def _contributions(about: CollectionsSummary) -> TextTable:
+    """Return what each collection adds to the others after the last day: a row for each adversary and collection."""
+    last = max(row.n for row in about.contributions)
+    title = f"What each collection adds to the others after {last:,} days: mean log-odds of the true value"
+    table = TextTable(title=title, heads=["adversary", "collection", "log-odds", "95% CI"], left=["collection"])
+    for row in about.contributions:
+        if row.n == last:
+            value, low, high = row.log_odds
+            table.add(row.adversary, row.collection, f"{value:.3f}", f"{low:.3f} to {high:.3f}")
     return table
 
 
@@ -122,12 +161,12 @@ def _at_threshold(row: Record) -> list[str]:
 
 
 def listed_scenarios() -> list[dict[str, Any]]:
-    """Return the built-in scenarios: name, mechanism, epsilon per report, title, source, and whether historical."""
+    """Return the built-in scenarios: name, mechanism, largest epsilon per report, title, source, if historical."""
     return [
         {
             "name": name,
-            "mechanism": found.mechanism.kind,
-            "epsilon": float(build_mechanism(found, found.universe()).epsilon),
+            "mechanism": ", ".join(dict.fromkeys(part.mechanism.kind for part in found.parts or (found,))),
+            "epsilon": max(float(build_mechanism(part, part.universe()).epsilon) for part in found.parts or (found,)),
             "title": found.title,
             "source": found.source,
             "historical": bool(found.historical),

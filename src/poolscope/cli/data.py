@@ -129,8 +129,12 @@ def obfuscate(
 
 @command("poolscope attack reports.parquet --scenario mine.toml --out posteriors.parquet")
 def attack(
-    reports: Annotated[list[str], typer.Argument(metavar="REPORTS", help=f"Reports: {SOURCES}.")],
     scenario: ScenarioOption,
+    reports: Annotated[list[str] | None, typer.Argument(metavar="REPORTS", help=f"Reports: {SOURCES}.")] = None,
+    named: Annotated[
+        list[str] | None,
+        typer.Option("--reports", metavar="NAME=FILE", help="Reports of one collection of the scenario; repeatable."),
+    ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="PATH", help="Write posteriors to this .parquet or .csv file, or address.")
     ] = None,
@@ -192,6 +196,9 @@ def attack(
     from poolscope.core.errors import InputError
 
     about_all = observations, threshold, ground_truth, html, link_scores, linked_out, attack_
+    if (not reports) == (not named):
+        rule = "must have a file of reports, or `reports` NAME=FILE for each collection"
+        raise InputError(rule, place="REPORTS", value=", ".join(reports) if reports else None)
     if user is not None and (top or any(option is not None for option in about_all)):
         names = "`observations`, `threshold`, `top`, `ground_truth`, `html`, `link_scores`, `linked_out` and `attack`"
         rule = f"must stand alone: {names} are about all users"
@@ -207,6 +214,30 @@ def attack(
         raise InputError("must have `top`, the number of users to explain", place="--why")
     if html is not None and out is None:
         raise InputError("must have `out`, the table that it describes", value=str(html), place="--html")
+    if named:
+        from poolscope.cli.collections import attack_several
+
+        single = {"pools": pools, "html": html, "link_fdr": link_fdr, "linked_out": linked_out}
+        attack_several(
+            named,
+            scenario,
+            user,
+            options={
+                "out": out,
+                "overwrite": overwrite,
+                "raw": raw,
+                "observations": observations,
+                "threshold": threshold,
+                "top": top,
+                "ground_truth": ground_truth,
+            },
+            single=single | {"link_scores": link_scores},
+            engine=engine,
+            scheduler=scheduler,
+            strict=strict,
+        )
+        return
+    assert reports is not None
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts, words
         from poolscope.cli.files import print_attack, print_links, print_user_attack

@@ -30,6 +30,9 @@ class KeyStream(IntEnum):
     SAMPLE = 7
     ATTACK = 8
     POPULATION = 9
+    ATTRIBUTE = 16
+    COLLECTION = 17
+    LINK = 18
 
 
 def children(parents: Keys | np.uint64 | int, indices: NDArray[np.integer] | int) -> Keys:
@@ -55,6 +58,16 @@ def user_keys(seed: int, users: NDArray[np.integer]) -> Keys:
 def curator_key(seed: int, index: int) -> np.uint64:
     """Return the key of the simulated reports behind the estimate of adversary `index`."""
     return np.uint64(children(children(seed_key(seed), KeyStream.CURATOR), index))
+
+
+def collection_keys(users: Keys, index: int) -> Keys:
+    """Return the keys of users within a collection: those of other collections do not depend on it."""
+    return children(children(users, KeyStream.COLLECTION), index)
+
+
+def collection_seed(seed: int, index: int) -> int:
+    """Return the seed of a collection, for the reports behind its popularity estimates."""
+    return int(children(children(seed_key(seed), KeyStream.COLLECTION), index))
 
 
 def redraw_keys(key: np.uint64, count: int) -> Keys:

@@ -8,6 +8,7 @@ import polars as pl
 
 from poolscope.core.counting import MIN_USERS
 from poolscope.figures import charts as figures
+from poolscope.figures.collections import collection_pictures
 from poolscope.figures.saving import Figure, slug
 from poolscope.metrics.bounds import trade_off
 from poolscope.workflows.audit.run_folder import Run, Summary
@@ -21,6 +22,7 @@ def pictures(run: Run) -> Iterator[Figure]:
     k, found = len(run.summary.pools), run.tables
     yield _precision(found.curves, k)
     yield _exposure(found.exposure, run.summary.unit)
+    yield from collection_pictures(run)
     for number, rows in enumerate(found.maps.partition_by("adversary", maintain_order=True), start=1):
         yield _map(rows, number, k)
     yield _calibration(found.calibration)

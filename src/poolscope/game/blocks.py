@@ -22,7 +22,10 @@ from poolscope.core.executors import Engine, Local
 from poolscope.core.files import check_shared, unshared
 from poolscope.core.machine import check_disk, check_memory
 from poolscope.core.tables.atomic import write_bytes
-from poolscope.game.game import Game, blocks, play_block
+from poolscope.game.collections import JointGame
+from poolscope.game.game import Game, blocks
+from poolscope.game.game import play_block as play_single_block
+from poolscope.game.joint_block import play_joint_block
 from poolscope.game.users import calibrated, check_sendable
 
 #: Users played before the first block, so that one process compiles for all.
@@ -32,11 +35,23 @@ WARM_UP_USERS = 2
 VISIBLE_SECONDS = 10.0
 
 
+AnyGame = Game | JointGame
+"""The game of one collection, or of several collections of one person."""
+
+
+def play_block(
+    game: AnyGame, users: range, seed: int, tick: Tick | None = None, engine: Local | None = None
+) -> pl.DataFrame:
+    """Return the outcomes of some users."""
+    play = play_joint_block if isinstance(game, JointGame) else play_single_block
+    return play(game, users, seed, tick, engine)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockRun:
     """What all blocks of a run share; `folder` is where their files go."""
 
-    game: Game
+    game: AnyGame
     seed: int
     folder: Path
 
@@ -55,7 +70,7 @@ class PlayedBlock(NamedTuple):
     checksum: str
 
 
-def block_size(game: Game, users: int, engine: Engine) -> int:
+def block_size(game: AnyGame, users: int, engine: Engine) -> int:
     """Return the users per block: as many as memory allows, in equal blocks for all workers."""
     rounds = -(-users // (engine.workers * game.block_users))
     if engine.workers == 1:
@@ -73,8 +88,10 @@ def play_blocks_to_files(
     run: BlockRun, todo: Iterable[Block], engine: Engine, tick: Tick | None = None
 ) -> Iterator[PlayedBlock]:
     """Play blocks into the folder; yield each when its file is visible."""
-    run = replace(run, game=calibrated(run.game, run.seed))
-    check_sendable(run.game, engine)
+    if isinstance(run.game, Game):
+        ready = calibrated(run.game, run.seed)
+        check_sendable(ready, engine)
+        run = replace(run, game=ready)
     if engine.workers > 1:
         # compiled and cached by one process: concurrent writes to Numba's cache are not safe
         for _ in engine.tasks(_warm_up, run, [range(WARM_UP_USERS)]):
@@ -145,8 +162,16 @@ class ResourceEstimate:
     seconds: float
 
 
-def estimate_resources(game: Game, users: int) -> ResourceEstimate:
+def estimate_resources(game: AnyGame, users: int) -> ResourceEstimate:
     """Return an estimate that is right to a factor of two or three, for any game."""
+    if isinstance(game, JointGame):
+        parts = [estimate_resources(one.game, users) for one in game.collections]
+        rows = len(game.subsets) * len(game.pool_counts) * len(game.observations)
+        return ResourceEstimate(
+            memory=BASE_BYTES + COPIES * min(users, game.block_users) * game.bytes_a_user,
+            disk=users * (BYTES_PER_USER + BYTES_PER_OUTCOME * rows),
+            seconds=sum(part.seconds for part in parts),
+        )
     pools, attacks = sum(game.pool_counts.values()), len(game.pool_counts)
     block = min(users, game.block_users) * game.bytes_a_user
     reports = game.policy.mean_reports(game.horizon)
@@ -158,10 +183,14 @@ def estimate_resources(game: Game, users: int) -> ResourceEstimate:
     )
 
 
-def check_size(game: Game, users: int, out: Path, cores: int, times: int = 1) -> str | None:
+def check_size(game: AnyGame, users: int, out: Path, cores: int, times: int = 1) -> str | None:
     """Reject what cannot be played here, `times` times; return a warning where it takes long."""
     size = estimate_resources(game, users)
-    what = f"a user of {game.horizon:,} reports" if game.block_users == 1 else "a block of users"
+    what = (
+        f"a user of {game.horizon:,} {'days' if isinstance(game, JointGame) else 'reports'}"
+        if game.block_users == 1
+        else "a block of users"
+    )
     check_memory(what, size.memory, "take fewer observations, pools or adversaries")
     check_disk(f"{users:,} users", size.disk, out, "take fewer `users`, or choose another folder with `out`")
     seconds = times * size.seconds / cores
@@ -197,14 +226,14 @@ class BlockPlan:
     warning: str | None
 
 
-def users_to_play(game: Game, requested: int | None) -> int | None:
+def users_to_play(game: AnyGame, requested: int | None) -> int | None:
     """Return the number of users to play: recorded users are limited to those there are, and all of them by default."""
     available = game.available_users
     return requested if available is None else min(requested or available, available)
 
 
 def plan_blocks(
-    game: Game, users: int | None, seed: int, engine: Engine, out: Path, file: str | Path | None
+    game: AnyGame, users: int | None, seed: int, engine: Engine, out: Path, file: str | Path | None
 ) -> BlockPlan:
     """Return the plan for this many users, or for as many as take about ten seconds.
 
@@ -216,9 +245,9 @@ def plan_blocks(
     return BlockPlan(users=users, block=block_size(game, users, engine), warning=warning)
 
 
-def default_users(game: Game, seed: int, engine: Engine) -> int:
+def default_users(game: AnyGame, seed: int, engine: Engine) -> int:
     """Return the number of users that take about ten seconds, by a pilot run; two significant digits."""
-    own, game = Local(threads=engine.threads), calibrated(game, seed)
+    own, game = Local(threads=engine.threads), calibrated(game, seed) if isinstance(game, Game) else game
     play_block(game, range(16), seed, engine=own)
     pilot = min(2048, game.block_users)
     started = time.perf_counter()

@@ -20,6 +20,12 @@ EXPOSED_AT_THRESHOLD = "exposed_at_threshold"
 #: Only in games where an adversary has more than one.
 ESTIMATE = "estimate"
 
+#: Collections that a row is about: all jointly, one, or all but one; only where a person has several.
+COLLECTION = "collection"
+
+#: Log-odds of the true value of the attribute; only with collections.
+LOG_ODDS = "log_odds_true"
+
 #: Monte Carlo standard error of the confidence; only in games where an adversary samples.
 CONFIDENCE_MCSE = "confidence_mcse"
 

@@ -20,7 +20,7 @@ from poolscope.core.executors import Local
 from poolscope.core.tables.columns import select_columns
 from poolscope.core.tables.parquet_check import check_file
 from poolscope.core.tables.reading import HELD, check_decoding, check_names, decoding, scan
-from poolscope.game.columns import CONFIDENCE_MCSE, CORRECT, ESTIMATE, with_errors
+from poolscope.game.columns import COLLECTION, CONFIDENCE_MCSE, CORRECT, ESTIMATE, with_errors
 
 AttackKey = tuple[str, int]
 
@@ -47,14 +47,23 @@ def attack_rows(rows: pl.DataFrame, columns: Sequence[str]) -> AttackRows:
 
 @dataclass(frozen=True)
 class OutcomeFiles:
-    """The Parquet files of an outcome table, in the order of their names."""
+    """The Parquet files of an outcome table, in the order of their names.
+
+    With `collection`, only the rows about these collections count (`COLLECTION`).
+    """
 
     files: tuple[Path, ...]
+    collection: str | None = None
 
     @classmethod
-    def within(cls, folder: Path) -> OutcomeFiles:
+    def within(cls, folder: Path, collection: str | None = None) -> OutcomeFiles:
         """Return the outcome files of a folder."""
-        return cls(tuple(sorted(folder.glob("*.parquet"))))
+        return cls(tuple(sorted(folder.glob("*.parquet"))), collection)
+
+    def _scan(self, file: Path) -> pl.LazyFrame:
+        """Return the rows of a file that count."""
+        rows = scan(file)
+        return rows if self.collection is None else rows.filter(pl.col(COLLECTION).cast(pl.String) == self.collection)
 
     def check(self, columns: Sequence[str]) -> None:
         """Check that every file is Parquet, has these columns, fits into memory, and has names of bounded length."""
@@ -85,7 +94,7 @@ class OutcomeFiles:
         found: dict[str, int] = {}
         for file in self.files if ESTIMATE in self.columns else ():
             with decoding(file):
-                last = scan(file).group_by(_ADVERSARY).agg(pl.col(ESTIMATE).max()).drop_nulls().collect()
+                last = self._scan(file).group_by(_ADVERSARY).agg(pl.col(ESTIMATE).max()).drop_nulls().collect()
             found |= {name: max(found.get(name, 0), int(estimate) + 1) for name, estimate in last.rows()}
         return found
 
@@ -94,7 +103,12 @@ class OutcomeFiles:
         found: dict[AttackKey, None] = {}
         for file in self.files:
             with decoding(file):
-                both = scan(file).select(_ADVERSARY, pl.col("n").cast(pl.Int64)).unique(maintain_order=True).collect()
+                both = (
+                    self._scan(file)
+                    .select(_ADVERSARY, pl.col("n").cast(pl.Int64))
+                    .unique(maintain_order=True)
+                    .collect()
+                )
             found |= dict.fromkeys(both.rows())
         return list(found)
 
@@ -104,7 +118,7 @@ class OutcomeFiles:
         for file in self.files:
             with decoding(file):
                 same = (adversary == _ADVERSARY) & (pl.col("n") == n)
-                part = scan(file).filter(same).select(columns).collect()
+                part = self._scan(file).filter(same).select(columns).collect()
             yield part
 
     def map_reduce(
@@ -124,7 +138,7 @@ class OutcomeFiles:
             file = self.files[index]
             with decoding(file):
                 label, count = _ADVERSARY.alias("attack.adversary"), pl.col("n").cast(pl.Int64).alias("attack.n")
-                table = scan(file)
+                table = self._scan(file)
                 if len(some) < len(attacks):
                     table = table.filter(
                         pl.any_horizontal(*((name == _ADVERSARY) & (pl.col("n") == n) for name, n in some))
@@ -150,7 +164,7 @@ class OutcomeFiles:
         total = 0
         for file in self.files:
             with decoding(file):
-                total += int(scan(file).select(pl.len()).collect().item())
+                total += int(self._scan(file).select(pl.len()).collect().item())
         return total
 
     def joined(self, attack: AttackKey, columns: Sequence[str], parts: Sequence[AttackRows]) -> pl.DataFrame:

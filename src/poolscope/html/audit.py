@@ -19,6 +19,7 @@ from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures.audit import pictures
 from poolscope.figures.saving import Figure
+from poolscope.html.collections import LINK, collection_tables
 from poolscope.html.glossary import AUDIT, explained
 from poolscope.html.render import options, origin, placed, render
 from poolscope.html.tables import Card, Column, cards, decimal, interval, share, table
@@ -66,14 +67,14 @@ def page_of(summary: Summary, shown: Sequence[Figure]) -> str:
     return render(
         "report.html.j2",
         title=summary.scenario.title.strip() or "Audit",
-        words=summary_text(summary.results, summary.adversaries, unit=summary.unit),
+        words=summary_text(summary.main_results, summary.adversaries, unit=summary.unit),
         facts=_facts(summary),
         tiles=_tiles(summary),
         figures=placed(shown),
         table=table(
             "Attacks",
-            summary.results,
-            _columns(summary.results),
+            summary.main_results,
+            _columns(summary.main_results),
             block=("adversary", "Adversary"),
             row=("n", "n"),
             form=partial(_after, reports_per_day=summary.reports_per_day),
@@ -83,9 +84,10 @@ def page_of(summary: Summary, shown: Sequence[Figure]) -> str:
         exposing=_exposing(summary),
         by_pool=_by_pool(summary) if summary.pool_results else None,
         linkability=_linkability(summary) if summary.linkability else None,
+        collections=collection_tables(summary),
         csv=_separated(summary.results, ","),
         tsv=_separated(summary.results, "\t"),
-        limitations=LIMITATIONS,
+        limitations=LIMITATIONS if summary.collections is None else (*LIMITATIONS, LINK),
         glossary=[*who, *explained(AUDIT)],
         origin=_origin(summary),
         scenario=summary.scenario.text,
@@ -96,16 +98,23 @@ def page_of(summary: Summary, shown: Sequence[Figure]) -> str:
 def _facts(summary: Summary) -> list[str]:
     return [
         counted(summary.users, "user"),
-        f"{counted(len(summary.pools), 'pool')}: {', '.join(summary.pools)}",
+        f"{_hypotheses(summary)}: {', '.join(summary.pools)}",
         f"up to {counted(summary.horizon, summary.unit)} each",
         *summary.devices,
     ]
 
 
+def _hypotheses(summary: Summary) -> str:
+    """Return what the adversary guesses: "5 pools", or with several collections "leaning (5 values)"."""
+    if summary.collections is None:
+        return counted(len(summary.pools), "pool")
+    return f"{summary.collections.attribute} ({counted(len(summary.pools), 'value')})"
+
+
 def _exposing(summary: Summary) -> dict[str, Any]:
     """Return the number of reports that exposes a share of the users in the whole run: a row for each adversary."""
-    firsts = {record.adversary: record for record in reversed(summary.results)}
-    records = [firsts[name] for name in dict.fromkeys(record.adversary for record in summary.results)]
+    firsts = {record.adversary: record for record in reversed(summary.main_results)}
+    records = [firsts[name] for name in dict.fromkeys(record.adversary for record in summary.main_results)]
     level = in_percent(records[0].exposed_at)
     title = f"{summary.unit.capitalize()}s until a share of users is exposed (confidence ≥ {level} at least once)"
     form = partial(_reports, horizon=summary.horizon)
@@ -154,7 +163,7 @@ def _after(n: int, reports_per_day: float | None) -> str:
 
 def _tiles(summary: Summary) -> dict[str, Any]:
     """Return the four key numbers of the strongest attack."""
-    record = strongest_attack(summary.results)
+    record = strongest_attack(summary.main_results)
     auc_pn, ends = decimal(record.auc_pn.value), interval(record.auc_pn, decimal)
     note = f"Random guess: {percent(record.baseline)}"
     if record.skewed:

@@ -14,7 +14,7 @@ from scipy.special import xlog1py, xlogy
 from poolscope.core.arguments import as_floats, is_integer
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.errors import InputError
-from poolscope.core.keyed import child_keys
+from poolscope.core.keyed_random import child_keys
 from poolscope.mechanisms.grr import GRR
 from poolscope.mechanisms.protocols import MAX_INTEGER, PoolWeights, ReportColumn, Reports
 from poolscope.mechanisms.pure import TOLERANCE

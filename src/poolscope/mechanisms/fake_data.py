@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolscope.core.arrays import Floats, Keys
 from poolscope.core.errors import InputError
-from poolscope.core.keyed import child_keys
+from poolscope.core.keyed_random import child_keys
 from poolscope.mechanisms.attribute import (
     FAKES,
     Attribute,

@@ -43,7 +43,7 @@ from scipy.special import logsumexp
 from poolscope.core.arguments import as_integers
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.core.keyed import child_keys, integers
+from poolscope.core.keyed_random import child_keys, integers
 from poolscope.core.randomness import fresh_keys
 from poolscope.mechanisms.attribute import Attribute, check_attributes, checked_distribution, make_randomizer
 from poolscope.mechanisms.protocols import (

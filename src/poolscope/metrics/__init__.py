@@ -15,6 +15,8 @@ from poolscope.metrics.bounds import (
     trade_off,
 )
 from poolscope.metrics.calibration import brier, calibration, ece, ece_null_p95
+from poolscope.metrics.collections import CollectionRecord, CollectionsSummary, Contribution, JointExposure
+from poolscope.metrics.composition import composed_success_bound
 from poolscope.metrics.exposure import (
     confident,
     exposed,
@@ -47,11 +49,15 @@ from poolscope.metrics.usefulness import Usefulness, top_recall, usefulness
 
 __all__ = [
     "BetaRecord",
+    "CollectionRecord",
+    "CollectionsSummary",
+    "Contribution",
     "CumulativeEpsilon",
     "EdgePopulation",
     "Estimate",
     "Fitted",
     "GateResult",
+    "JointExposure",
     "Linkability",
     "MemoizedResponses",
     "PoolRecord",
@@ -66,6 +72,7 @@ __all__ = [
     "bootstrap",
     "brier",
     "calibration",
+    "composed_success_bound",
     "confident",
     "cumulative_epsilon",
     "difference",

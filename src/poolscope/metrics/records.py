@@ -31,6 +31,7 @@ from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
 from poolscope.metrics.tables import Records
 
 if TYPE_CHECKING:
+    from poolscope.game.collections import AttributeGame
     from poolscope.game.game import Game
 
 TOPS = {"precision_top1": 0.01, "precision_top5": 0.05, "precision_top10": 0.10, "precision_top20": 0.20}
@@ -50,6 +51,8 @@ class Record(FlatRecord):
     Parameters
     ----------
     adversary, n, users : who, after how many reports, on how many users.
+    collection : with several collections, those whose reports count: "joint", a name, or "without" a name; n is then in
+        days, as are the reports_to fields.
     baseline : 1/k, what a random guess has; majority : share of the most common preferred pool.
     auc_pn : area under the precision / null-rate curve.
     precision : on everyone (null rate 0); precision_top1 to precision_top20 : on the most confident share.
@@ -79,6 +82,7 @@ class Record(FlatRecord):
     """
 
     adversary: str
+    collection: str | None = None
     n: Count
     users: Count
     baseline: Real
@@ -326,7 +330,7 @@ def record_of(
     counted: AttackCounts,
     adversary: str,
     n: int,
-    game: Game,
+    game: Game | AttributeGame,
     seed: int,
     threshold: float | None = None,
 ) -> Record:
@@ -350,6 +354,7 @@ def record_of(
     chance = confidence_mcse(rows) if CONFIDENCE_MCSE in rows.columns else None
     return Record(
         adversary=adversary,
+        collection=None,
         n=n,
         users=users,
         baseline=baseline,

@@ -24,14 +24,29 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound="Record", covariant=True)
 
-CHOSEN = ("mechanism", "epsilon", "adversary", "n", "auc_pn", "precision", "precision_top10", "exposed", "mse")
+CHOSEN = (
+    "mechanism",
+    "epsilon",
+    "adversary",
+    "collection",
+    "n",
+    "auc_pn",
+    "precision",
+    "precision_top10",
+    "exposed",
+    "mse",
+)
 """Fields that a table has unless others are asked for; those of a comparison only where the records have them.
 
 Without a threshold that was asked for, `exposed_90` takes the place of `exposed`.
 """
 
+TEXTS = ("adversary", "mechanism", "collection")
+"""Fields that are names."""
+
 HEADINGS = {
     "adversary": "Adversary",
+    "collection": "Collection",
     "mechanism": "Mechanism",
     "epsilon": "ε",
     "users": "Users",
@@ -138,7 +153,7 @@ class Records(tuple[Kind, ...]):
             From ``\begin{tabular}`` to ``\end{tabular}``, with no caption and no float around it.
         """
         names = self._names(columns)
-        aligned = "".join("l" if name in ("adversary", "mechanism") else "r" for name in names)
+        aligned = "".join("l" if name in TEXTS else "r" for name in names)
         rows = [[_latex(cell) for cell in row] for row in self._cells(names, digits, " [{}, {}]")]
         head = ["$n$" if name == "n" else _latex(self._heading(name)) for name in names]
         lines = [f"{' & '.join(row)} \\\\" for row in [head, *rows]]
@@ -164,7 +179,7 @@ class Records(tuple[Kind, ...]):
         names = self._names(None)
         rows = [[self._heading(name) for name in names], *self._cells(names, 3, " ({}–{})")]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        left = [name in ("adversary", "mechanism") for name in names]
+        left = [name in TEXTS for name in names]
         lines = (
             "  ".join(
                 cell.ljust(width) if text else cell.rjust(width)
@@ -180,7 +195,9 @@ class Records(tuple[Kind, ...]):
         known = [entry.name for entry in fields(self[0])]
         if columns is None:
             usual = "exposed_90" if self[0].exposed is None else "exposed"
-            return [usual if name == "exposed" else name for name in CHOSEN if name in known]
+            single = self[0].collection is None
+            names = [name for name in CHOSEN if name in known and not (single and name == "collection")]
+            return [usual if name == "exposed" else name for name in names]
         for name in columns:
             if name not in known:
                 raise InputError(

@@ -36,6 +36,9 @@ def scenario_schema() -> dict[str, Any]:
         "description": "``[mechanism]``: a kind and its parameters.",
         "oneOf": [mechanism_schema(kind) for kind in sorted(MECHANISMS)],
     }
+    # a scenario of one collection has these tables, one of several has them in each
+    found["properties"]["mechanism"] = {"$ref": "#/$defs/MechanismTable"}
+    found["anyOf"] = [{"required": ["universe", "mechanism"]}, {"required": ["attribute", "collection"]}]
     return {"$schema": GenerateJsonSchema.schema_dialect, **_shortened(found), "$defs": definitions}
 
 

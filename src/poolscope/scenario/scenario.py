@@ -17,6 +17,7 @@ from poolscope.core.errors import InputError, did_you_mean, located, reading
 from poolscope.core.files import check_regular, json_safe
 from poolscope.core.machine import check_memory
 from poolscope.core.validation import input_error, rejection
+from poolscope.scenario import collection_tables as several
 from poolscope.scenario.tables import (
     FILE_PARAMETERS,
     OUTSIDE,
@@ -80,11 +81,15 @@ class Scenario(TomlTable):
     title: str = ""
     source: Name | None = None
     historical: bool = False
-    universe_table: UniverseTable = Field(alias="universe")
+    universe_table: UniverseTable = Field(default_factory=UniverseTable.model_construct, alias="universe")
     popularity_table: PopularityTable | None = Field(default=None, alias="popularity")
-    mechanism: MechanismTable
+    mechanism_table: MechanismTable | None = Field(default=None, alias="mechanism")
     devices: DevicesTable = DevicesTable()
     users: UsersTable | None = None
+    attribute: several.AttributeTable | None = None
+    collections: Annotated[tuple[several.CollectionTable, ...], Field(strict=False)] = Field(
+        default=(), alias="collection"
+    )
     adversaries: Annotated[tuple[AdversaryTable, ...], Field(strict=False)] = Field(default=(), alias="adversary")
     attack: AttackTable | None = None
     _source: _Source = PrivateAttr(default_factory=_Source)
@@ -124,7 +129,9 @@ class Scenario(TomlTable):
         with located(file=source.file):
             made = cls(**toml_data(tables))
         made._source = source
-        if made.universe_table.objects is None:
+        if made.collections:
+            made.parts  # noqa: B018  # checks each collection
+        elif made.universe_table.objects is None:
             made.universe()
         return made
 
@@ -156,7 +163,8 @@ class Scenario(TomlTable):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         """Check the rules between tables."""
-        numbered = self.universe_table.objects is None
+        several.check_collections(self)
+        numbered = not self.collections and self.universe_table.objects is None
         remedy = "only a file of objects in [universe] can have a column popularity"
         if numbered and self.popularity_table and self.popularity_table.kind == "given":
             raise rejection("must not be 'given'", key="popularity.kind", remedy=remedy)
@@ -181,6 +189,20 @@ class Scenario(TomlTable):
         """The built-in name, or the file name without its suffix."""
         return self._source.name
 
+    @property
+    def mechanism(self) -> MechanismTable:
+        """The table ``[mechanism]``; an error where there are several collections, each with its own."""
+        if self.mechanism_table is None:
+            raise several.several_collections(self.file)
+        return self.mechanism_table
+
+    @cached_property
+    def parts(self) -> tuple[Scenario, ...]:
+        """Each collection as a scenario of its own, without observation counts."""
+        return tuple(
+            several.collection_parts(self, lambda tables, name: self._made(tables, replace(self._source, **name)))
+        )
+
     @cached_property
     def text(self) -> str:
         """The scenario as TOML: as it was read, or with replaced keys; comments are kept."""
@@ -198,10 +220,7 @@ class Scenario(TomlTable):
     @property
     def memoizes(self) -> bool:
         """Whether devices memoize: by ``[devices]``, or by default of the mechanism."""
-        from poolscope.devices.memoized import is_memoized
-        from poolscope.devices.registry import MECHANISMS
-
-        return is_memoized(MECHANISMS.get(self.mechanism.kind), self.devices.memoize)
+        return any(map(several.is_memoizing, self.collections or (self,)))
 
     @property
     def tells_users_apart(self) -> bool:
@@ -211,6 +230,8 @@ class Scenario(TomlTable):
     @property
     def named_files(self) -> list[str]:
         """The files that the scenario names."""
+        if self.collections:
+            return several.files_of_collections(self)
         named = [self.universe_table.objects, self.users.traces if self.users else None]
         named += [str(value) for name, value in self.mechanism.parameters.items() if name in FILE_PARAMETERS]
         named += [adversary.file for adversary in self.adversaries]
@@ -229,6 +250,8 @@ class Scenario(TomlTable):
 
     def universe(self) -> Universe:
         """Return the universe of ``[universe]``; a file of objects is read once."""
+        if self.collections:
+            raise several.several_collections(self.file)
         return self._objects[0]
 
     def game(self, seed: int, threads: Map = map) -> Game:
@@ -397,7 +420,9 @@ def same_tables(text: str, tables: Mapping[str, Any] | str) -> bool:
     except InputError:
         return False
     for each in (one, other):
-        each["mechanism"] = dict(sorted(each["mechanism"].items()))
+        for entry in (each, *each.get("collection", ())):
+            if "mechanism" in entry:
+                entry["mechanism"] = dict(sorted(entry["mechanism"].items()))
     return json.dumps(one, ensure_ascii=False) == json.dumps(other, ensure_ascii=False)
 
 

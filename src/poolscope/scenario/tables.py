@@ -344,7 +344,8 @@ class AdversaryTable(TomlTable):
     """``[[adversary]]``: an adversary and its assumed popularity.
 
     Without ``estimate_from``, the popularity is estimated from the attacked reports themselves, which is not possible
-    in a game. Without ``method``, the default estimator of the mechanism is used.
+    in a game. Without ``method``, the default estimator of the mechanism is used. ``links`` has the assumed ``link`` of
+    collections, as numbers; default: the true one.
     """
 
     name: Name
@@ -355,6 +356,7 @@ class AdversaryTable(TomlTable):
     prior: PriorTable = PriorTable()
     pools: PoolMembers | None = None
     knows_memoization: bool = True
+    links: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
 
     @model_validator(mode="after")
     def _parameters(self) -> Self:

@@ -25,7 +25,8 @@ from poolscope.core.executors import Engine, EngineLike, as_engine
 from poolscope.core.files import ANOTHER, LOCK, check_folder, check_new, claimed, unwritable
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables.atomic import is_unfinished, sweep, write_text
-from poolscope.game.blocks import BlockRun, all_blocks, plan_blocks, play_blocks_to_files, users_to_play
+from poolscope.game.blocks import AnyGame, BlockRun, all_blocks, plan_blocks, play_blocks_to_files, users_to_play
+from poolscope.game.collections import AttributeGame, JointGame
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import AttackKey, AttackRows, OutcomeFiles, attack_rows, needed
@@ -41,8 +42,10 @@ from poolscope.metrics.text import unit_of, users_in_words
 from poolscope.population.behavior import NONE
 from poolscope.scenario.attacks import AttackSpec, attack_name
 from poolscope.scenario.build import build_game, with_overrides
+from poolscope.scenario.collections import build_joint_game
 from poolscope.scenario.custom import import_name, own_mechanism
 from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.audit.collections import joint_summary_of
 from poolscope.workflows.audit.figure_data import HELD
 from poolscope.workflows.audit.run_folder import (
     Manifest,
@@ -83,7 +86,14 @@ def audit(
     scenario = with_overrides(
         scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism
     )
-    game = build_game(scenario, seed, engine.map, own, attacks=attacks)
+    if scenario.collections and (attacks or own is not None):
+        what = "mechanism" if own is not None else "attacks"
+        raise InputError("goes with one collection alone", file=scenario.file, place=what)
+    game: AnyGame = (
+        build_joint_game(scenario, seed, engine.map)
+        if scenario.collections
+        else build_game(scenario, seed, engine.map, own, attacks=attacks)
+    )
     previous = read_manifest(out) if resume else None
     asked = users_to_play(game, users or (scenario.users.count if scenario.users else None))
     plan = plan_blocks(game, asked or (previous.users if previous else None), seed, engine, out, scenario.file)
@@ -143,7 +153,7 @@ def _has_no_manifest_yet(out: Path) -> bool:
     return all(path.name in (LOCK, "outcomes") or is_unfinished(path) for path in found)
 
 
-def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick: Tick) -> None:
+def play_missing(game: AnyGame, manifest: Manifest, out: Path, engine: Engine, tick: Tick) -> None:
     """Play the missing blocks; each is on disk before it counts."""
     folder = out.absolute() / "outcomes"
     fresh = not (out / "manifest.json").exists()
@@ -187,7 +197,7 @@ def delete_unfinished(out: Path, manifest: Manifest) -> None:
 
 
 def records_of(
-    outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold: float | None
+    outcomes: OutcomeFiles, game: Game | AttributeGame, manifest: Manifest, threshold: float | None
 ) -> Iterator[tuple[Record, list[PoolRecord]]]:
     """Yield the record of each attack, and those of the users of each preferred pool."""
     held, counting = (
@@ -220,8 +230,10 @@ def records_of(
     return outcomes.map_reduce(attacks, columns, reduced, summarize_attack)
 
 
-def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: OutcomeFiles) -> Summary:
+def summary_of(scenario: Scenario, game: AnyGame, manifest: Manifest, outcomes: OutcomeFiles) -> Summary:
     """Summarize a finished run, with bounded memory."""
+    if isinstance(game, JointGame):
+        return joint_summary_of(scenario, game, manifest, outcomes)
     descriptions = {a.name: a.phrase for a in game.adversaries}
     if game.non_private:
         descriptions[NON_PRIVATE] = "sees the objects themselves"

@@ -19,10 +19,12 @@ from poolscope.core.tables.atomic import checksum, write_text
 from poolscope.core.tables.locations import table_checksum
 from poolscope.core.validation import rejection
 from poolscope.game.blocks import PlayedBlock
+from poolscope.game.collections import JOINT
 from poolscope.game.columns import exposed_columns
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.inference.independent import MAX_USERS
 from poolscope.metrics.bounds import CumulativeEpsilon
+from poolscope.metrics.collections import CollectionsSummary
 from poolscope.metrics.linkability import Linkability
 from poolscope.metrics.models import (
     FORMAT,
@@ -115,7 +117,7 @@ class Summary(Result):
     version: str
     pools: Annotated[list[str], Field(min_length=2)]
     horizon: Count
-    unit: Literal["report", "event"] = "report"
+    unit: Literal["report", "event", "day"] = "report"
     reports_per_day: Annotated[Real | None, AfterValidator(_a_rate)] = None
     epsilon: CumulativeEpsilon | None = None
     devices: list[str] = Field(default_factory=list)
@@ -123,6 +125,7 @@ class Summary(Result):
     results: Annotated[Records[Record], Field(min_length=1)]
     pool_results: tuple[PoolRecord, ...] = ()
     linkability: tuple[Linkability, ...] = ()
+    collections: CollectionsSummary | None = None
     seconds: Real | None = None
     provenance: Provenance | None = None
 
@@ -131,9 +134,15 @@ class Summary(Result):
         """The confidence that was asked for, with which the outcomes say who was exposed."""
         return None if self.results[0].exposed is None else self.results[0].exposed_at
 
+    @property
+    def main_results(self) -> Records[Record]:
+        """The records of all collections jointly; all records where there is a single collection."""
+        return self.results if self.collections is None else self.results.filter(collection=JOINT)
+
     def _repr_html_(self) -> str:
         """Show the title, the sentence and the records in a notebook."""
-        title, words = escape(self.scenario.title), escape(summary_text(self.results, self.adversaries, unit=self.unit))
+        words = escape(summary_text(self.main_results, self.adversaries, unit=self.unit))
+        title = escape(self.scenario.title)
         return f"<p><strong>{title}</strong></p><p>{words}</p>{self.results.to_html()}"
 
 
@@ -148,7 +157,8 @@ class Run:
     @classmethod
     def within(cls, folder: Path, summary: Summary) -> Run:
         """The run of a folder, whose summary is known."""
-        return cls(folder=folder, summary=summary, outcomes=OutcomeFiles.within(folder / "outcomes"))
+        joint = None if summary.collections is None else JOINT
+        return cls(folder=folder, summary=summary, outcomes=OutcomeFiles.within(folder / "outcomes", joint))
 
     @cached_property
     def tables(self) -> FigureTables:

@@ -1,0 +1,113 @@
+"""Construction of the game of several collections, and of the links between an attribute and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from poolscope.core.arrays import Floats, Map
+from poolscope.core.errors import InputError, did_you_mean, located
+from poolscope.core.randomness import collection_seed
+from poolscope.core.tables import read_table
+from poolscope.game.collections import Collection, JointGame, events_by
+from poolscope.inference.joint import as_link
+from poolscope.population.universe import Universe
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import Scenario
+from poolscope.scenario.tables import PriorTable
+
+
+def build_joint_game(scenario: Scenario, seed: int, threads: Map = map) -> JointGame:
+    """Build the game of the collections of a scenario. Estimated popularities derive from the run's seed."""
+    if scenario.attack is None:
+        raise scenario.missing("attack")
+    assert scenario.attribute is not None
+    values, days = scenario.attribute.values, np.asarray(scenario.attack.observations, dtype=np.int64)
+    collections = []
+    for index, part in enumerate(scenario.parts):
+        with located(file=scenario.file, place=f"collection[{index}]"):
+            link = link_of(scenario, index, part.universe())
+            rate = part.devices.reports_per_day or 1.0
+            counts = np.unique(np.maximum(events_by(days, rate), 1)).tolist()
+            attack = scenario.attack.model_dump(exclude_unset=True) | {"observations": counts}
+            own = part.replace({"attack": attack}, name=part.name)
+            game = build_game(own, collection_seed(seed, index), threads)
+        assumed = {
+            adversary.name: number_link(adversary.links[part.name], values, part.universe().pool_names)
+            for adversary in scenario.adversaries
+            if part.name in adversary.links
+        }
+        if game.policy.reports_per_day is None:
+            game = replace(game, policy=replace(game.policy, reports_per_day=rate))
+        collections.append(Collection(name=part.name, game=game, link=link, assumed=assumed))
+    users = scenario.users.behavior if scenario.users else None
+    return JointGame(
+        attribute=scenario.attribute.name,
+        values=values,
+        collections=collections,
+        prior=attribute_prior(users, values),
+        beliefs={adversary.name: attribute_prior(adversary.prior, values) for adversary in scenario.adversaries},
+        observations=scenario.attack.observations,
+        non_private=scenario.attack.non_private,
+        threshold=scenario.attack.threshold,
+    )
+
+
+def attribute_prior(table: PriorTable | None, values: Sequence[str]) -> Floats:
+    """Return (values,) the prior of the attribute: the weights of ``pools`` in a prior, else uniform."""
+    weights = table.pool_weights(values) if table is not None else None
+    prior: Floats = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+    prior /= prior.sum()
+    return prior
+
+
+def link_of(scenario: Scenario, index: int, universe: Universe) -> Floats:
+    """Return the link (values, pools) of a collection: by name, by a number, from a matrix or from a file."""
+    assert scenario.attribute is not None
+    values, link = scenario.attribute.values, scenario.collections[index].link
+    if link is None or isinstance(link, float | int):
+        return number_link(1.0 if link is None else link, values, universe.pool_names)
+    if isinstance(link, str):
+        path = scenario.resolve(link, place=f"collection[{index}].link")
+        return read_link(path, scenario.attribute.name, values, universe.pool_names)
+    if {len(link), *map(len, link)} != {len(values), universe.k} or len(link) != len(values):
+        rule = f"must have {len(values)} rows (values) of {universe.k} numbers (pools)"
+        raise InputError(rule, place="link", value=[len(row) for row in link])
+    return as_link(link)
+
+
+def number_link(probability: float, values: Sequence[str], pools: Sequence[str]) -> Floats:
+    """Return the link (values, pools) where the pool of the same name has this probability, and others equal ones."""
+    for name in values:
+        if name not in pools:
+            remedy = "give a link as a matrix, a row for each value" if len(pools) != len(values) else None
+            raise InputError("every value must be a pool", place="link", value=name, remedy=remedy)
+    for name in pools:
+        if name not in values:
+            remedy = did_you_mean(name, values) + " or give a link as a matrix"
+            raise InputError("every pool must be a value of the attribute", place="link", value=name, remedy=remedy)
+    same = np.array([[value == pool for pool in pools] for value in values])
+    return np.where(same, probability, (1.0 - probability) / (len(pools) - 1))
+
+
+def read_link(path: Path, attribute: str, values: Sequence[str], pools: Sequence[str]) -> Floats:
+    """Read a link from a table: a row for each value, in a column ``value`` or the attribute's name, and the pools."""
+    table = read_table(path, pools, optional=("value", attribute))
+    column = "value" if "value" in table.frame.columns else attribute
+    with located(file=path):
+        if column not in table.frame.columns:
+            raise InputError("must have a column 'value'", value=table.frame.columns)
+        names = table.names(column).cast(pl.String).to_list()
+        for row, name in enumerate(names):
+            if name not in values or name in names[:row]:
+                rule = "every row must be another value of the attribute"
+                raise table.wrong(rule, row, name)
+        for name in values:
+            if name not in names:
+                raise InputError("must have a row for each value", value=name)
+        rows = np.stack([table.numbers(pool, high=1.0) for pool in pools], axis=1)
+        return as_link(rows[[names.index(name) for name in values]])

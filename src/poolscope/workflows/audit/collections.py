@@ -1,0 +1,128 @@
+"""Summarize a run with several collections: records of all jointly, of each alone, and of all but one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import polars as pl
+
+from poolscope.core.errors import located
+from poolscope.game.collections import JOINT, WITHOUT, JointGame
+from poolscope.game.columns import COLLECTION, EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
+from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD
+from poolscope.metrics.bounds import describe_epsilon, devices_in_words, epsilon_of
+from poolscope.metrics.collections import (
+    CollectionsSummary,
+    collection_columns,
+    collection_record,
+    contributions_of,
+    success_bound_of,
+    total_epsilon,
+)
+from poolscope.metrics.exposure import exposure_columns, exposure_counts, exposure_shares
+from poolscope.metrics.pools import PoolRecord
+from poolscope.metrics.records import Record
+from poolscope.metrics.tables import Records
+from poolscope.metrics.text import users_in_words
+from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.audit.run_folder import Manifest, ScenarioText, Summary
+
+
+def joint_summary_of(scenario: Scenario, game: JointGame, manifest: Manifest, outcomes: OutcomeFiles) -> Summary:
+    """Summarize a finished run of several collections."""
+    descriptions = {a.name: a.phrase for a in game.adversaries}
+    if game.non_private:
+        descriptions[NON_PRIVATE] = "sees the objects themselves"
+    with located(file=scenario.file):
+        records, by_value = _records(game, manifest, outcomes)
+    collections = [
+        collection_record(own, table.mechanism.kind)
+        for own, table in zip(game.collections, scenario.collections, strict=True)
+    ]
+    column = EXPOSED[DEFAULT_THRESHOLD] if game.threshold is None else EXPOSED_AT_THRESHOLD
+    threshold = DEFAULT_THRESHOLD if game.threshold is None else game.threshold
+    columns = outcomes.with_estimate_column(collection_columns(column, outcomes.columns))
+    parts = {subset: replace(outcomes, collection=subset) for subset in game.subsets}
+    contributions, exposures = [], []
+    for adversary in game.pool_counts:
+        for n in game.observations:
+            rows = {subset: files.of((adversary, n), columns) for subset, files in parts.items()}
+            added, exposure = contributions_of(rows, adversary, n, column, threshold)
+            contributions += added
+            exposures.append(exposure)
+    about = CollectionsSummary(
+        attribute=game.attribute,
+        collections=tuple(collections),
+        epsilon_day=total_epsilon(collections, "day"),
+        epsilon_year=total_epsilon(collections, "year"),
+        contributions=tuple(contributions),
+        exposures=tuple(exposures),
+    )
+    return Summary(
+        scenario=ScenarioText(**scenario.about() | scenario.dump()),
+        seed=manifest.seed,
+        users=manifest.users,
+        version=manifest.version,
+        pools=list(game.values),
+        horizon=game.horizon,
+        unit="day",
+        devices=[*_in_words(scenario, game), _total_in_words(about)],
+        adversaries=descriptions,
+        results=Records(records),
+        pool_results=tuple(by_value),
+        provenance=manifest.provenance,
+        collections=about,
+    )
+
+
+def _records(game: JointGame, manifest: Manifest, outcomes: OutcomeFiles) -> tuple[list[Record], list[PoolRecord]]:
+    """Return the records of every subset, and those by value of the attribute from all collections."""
+    from poolscope.workflows.audit.audit import records_of
+
+    records, by_value = [], []
+    for subset, used in game.subsets.items():
+        for record, pools in records_of(replace(outcomes, collection=subset), game.view(), manifest, game.threshold):
+            bound = success_bound_of(game, used, record.adversary, record.n)
+            records.append(replace(record, collection=subset, success_bound=bound))
+            by_value += pools if subset == JOINT else []
+    return records, by_value
+
+
+def _in_words(scenario: Scenario, game: JointGame) -> Iterator[str]:
+    """Yield what each collection is, and who plays."""
+    for own, table in zip(game.collections, scenario.collections, strict=True):
+        epsilon = describe_epsilon([epsilon_of(own.game)], own.game.policy)
+        yield "; ".join([f"{own.name}: {table.mechanism.kind}, {epsilon}", *devices_in_words(own.game)])
+    yield users_in_words(game.collections[0].game)
+
+
+def _total_in_words(about: CollectionsSummary) -> str:
+    if about.epsilon_day is None or about.epsilon_year is None:
+        return "all collections: the epsilons of memoized responses do not add up over time"
+    return f"all collections: ε = {about.epsilon_day:,.4g} per day, {about.epsilon_year:,.6g} per year"
+
+
+def collection_exposure(outcomes: OutcomeFiles, summary: Summary) -> pl.DataFrame:
+    """Return the share of users exposed by every day, by all collections jointly and by each alone.
+
+    Columns adversary, collection, n, share, low, high and users, at the threshold of the run.
+    """
+    assert summary.collections is not None
+    threshold = summary.threshold
+    columns = tuple(exposure_columns(threshold).values())
+    level, groups, parts = summary.results[0].exposed_at, outcomes.estimates(), []
+    first = summary.results[0].n
+    for subset in dict.fromkeys(record.collection for record in summary.results):
+        if subset is None or subset.startswith(WITHOUT):
+            continue
+        files = replace(outcomes, collection=subset)
+        for adversary in summary.adversaries:
+            rows = files.of((adversary, first), files.with_mcse_columns(columns))
+            counts = exposure_counts(rows, summary.horizon, threshold, groups.get(adversary, 1))
+            shares = exposure_shares(counts, threshold).filter(pl.col("threshold") == level)
+            parts.append(
+                shares.select(pl.lit(adversary).alias("adversary"), pl.lit(subset).alias(COLLECTION), pl.all())
+            )
+    return pl.concat(parts)
