@@ -39,6 +39,9 @@ MAX_RETRIES = 2
 #: Memory of DuckDB.
 DUCKDB_MEMORY = "1GB"
 
+#: Where messages of ADBC drivers repeat the query.
+_QUERY_TEXT = re.compile(r"Query was:|\nquery(?: was)?:")
+
 INSTALL = "pip install 'poolscope[databases]'"
 
 
@@ -162,7 +165,7 @@ def library_errors(address: str, rule: str = "cannot be read") -> Iterator[None]
     """Convert errors of drivers and of polars into one line without credentials or the query's text."""
 
     def shown(message: str) -> str:
-        return without_secrets(re.split(r"query(?: was)?:", message, maxsplit=1, flags=re.IGNORECASE)[0], address)
+        return without_secrets(_QUERY_TEXT.split(message, maxsplit=1)[0], address)
 
     try:
         with arrow_errors(rule, shown):
