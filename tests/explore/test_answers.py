@@ -9,9 +9,10 @@ from cases.explorer import small
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
-from poolscope.explore.answers import SAMPLE_SIZES, Games, Outdated, Stoppable, answers, curator_error
+from poolscope.explore.answers import SAMPLE_SIZES, Games, answers, curator_error
 from poolscope.explore.one_user import in_words, user_history
 from poolscope.explore.settings import Scenarios, Setting, offered
+from poolscope.explore.streams import Outdated, Stoppable
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.universe import Universe

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 from cases.browsing import launched, needs_chromium, pointed_at, saved, saved_as_text, tells
-from cases.explorer import HOSTILE, serving, small
+from cases.explorer import HOSTILE, TOKEN, serving, small
 from cases.selection import mostly, slow
 
 import poolscope as ps
@@ -23,12 +23,14 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed: 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
 from poolscope.explore import server
-from poolscope.explore.server import explorer_of
+from poolscope.explore.server import explorer_of, split_link
 from poolscope.explore.streams import MAX_STREAMS
 
 pytestmark = [needs_chromium, pytest.mark.browser]
 
 DONE = "document.getElementById('answer-box').dataset.done"
+
+OPTIONS = "document.getElementById('options').dataset.done !== undefined"
 
 SEED = 3
 
@@ -142,6 +144,36 @@ def test_two_quick_moves_leave_one_answer(scenario, served, opened):
     again = opened(address + text)
     until(again, DONE)
     assert answered(again) == page_says
+
+
+@pytest.mark.slow
+def test_a_link_opens_the_state_in_another_explorer(scenario, served, opened):
+    """With its threshold, target and options; the secret of the first explorer is not in it."""
+    address = served(scenario.file)
+    state = {"changes": {"attack.threshold": 0.7, "n": 9}, "target": 0.2, "user": 5}
+    page = opened(address + "#" + json.dumps(state))
+    until(page, DONE)
+    until(page, OPTIONS)
+    words = shlex.split(page.inner_text("#link"))
+    assert words[:2] == ["poolscope", "explore"]
+    assert TOKEN not in words[2]
+    what, fragment = split_link(words[2])
+    assert what == scenario.file
+    again = opened(served(what, 0) + "#" + fragment)
+    until(again, DONE)
+    until(again, OPTIONS)
+    other = scenario.replace({"attack.threshold": 0.7, "attack.observations": [5, 9, 20]})
+    found = answered(again)
+    assert found == answered(page) == expected(other, 9, int(again.evaluate(DONE)))
+    assert again.input_value("#target") == "20"
+    assert again.inner_text("#options") == page.inner_text("#options")
+    for place in ("#tiles", "#by-pool", "#who", "#exposure"):
+        assert "70%" in again.inner_text(place), place
+    # another target changes verdicts, and plays nothing
+    again.fill("#target", "99")
+    again.locator("#target").press("Enter")
+    until(again, OPTIONS)
+    until(again, "!document.querySelector('#options tbody th[scope=rowgroup]').textContent.startsWith('no')")
 
 
 @pytest.mark.slow

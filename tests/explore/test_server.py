@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from cases.explorer import HOSTILE, SMALL, events, fetched, query, serving, small
@@ -19,7 +19,7 @@ from poolscope.workflows.audit.audit import audit
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
 from poolscope.explore import server
-from poolscope.explore.server import explore, explorer_of
+from poolscope.explore.server import explore, explorer_of, split_link
 
 START = {"scenario": "small", "changes": {}, "seed": 3}
 
@@ -159,6 +159,56 @@ def test_a_comparison_plays_the_same_users(address):
     assert [(row["place"], row["users"]) for row in found[:4]] == [(0, 48), (1, 48), (0, 256), (1, 256)]
     assert "ε = 1" in found[1]["name"]
     assert fetched(address + query("comparison", *[START] * 5))[0] == 400
+
+
+@pytest.mark.slow
+def test_options_are_streamed_and_a_wrong_target_is_refused(address):
+    setting = START | {"changes": {"n": 5}}
+    found, ended = events(fetched(address + query("options", setting, target=0.05))[2])
+    assert ended
+    assert [one["pending"] for one in found[:3]] == sorted((one["pending"] for one in found[:3]), reverse=True)
+    assert found[-1]["pending"] == 0
+    assert found[-1]["rows"][0]["users"] == 1000
+    assert found[-1]["table"]["blocks"][0]["rows"][0]["head"] == "grr (this setting)"
+    for query_parts in ({"target": "x"}, {}):
+        assert fetched(address + query("options", setting, **query_parts))[0] == 400
+    for query_parts in ({"target": 2}, {"target": 0.05, "same": "x"}):
+        assert "event: wrong" in fetched(address + query("options", setting, **query_parts))[2]
+
+
+@pytest.mark.parametrize(
+    ("what", "parts"),
+    [
+        (None, (None, "")),
+        ("small.toml", ("small.toml", "")),
+        ("#%7B%7D", (None, "%7B%7D")),
+        ("apple-emojis#%7B%22seed%22%3A4%7D", ("apple-emojis", "%7B%22seed%22%3A4%7D")),
+    ],
+)
+def test_a_link_is_what_to_open_and_a_state(what, parts):
+    assert split_link(what) == parts
+
+
+def test_a_file_with_a_number_sign_is_a_file(tmp_path):
+    path = tmp_path / "a#b.toml"
+    path.write_text(SMALL, encoding="utf-8")
+    assert split_link(str(path)) == (str(path), "")
+
+
+def test_the_address_of_a_link_carries_its_state(monkeypatch):
+    monkeypatch.setattr(server, "_warm", lambda explorer: None)
+    monkeypatch.setattr(server.Server, "run", lambda running, sockets: running._ready())
+    addresses = []
+    explore("apple-emojis#" + quote('{"seed":4}'), browser=False, opened=addresses.append)
+    explore('apple-emojis#{"seed":4}', browser=False, opened=addresses.append)
+    assert [address.partition("/#")[2] for address in addresses] == [quote('{"seed":4}')] * 2
+
+
+def test_the_server_listens_before_the_game_is_imported():
+    """Which takes most of the time of a start."""
+    code = "import sys, poolscope.explore.server; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"numba", "altair", "polars", "scipy", "poolscope.game.game"} & set(done.stdout.split())
 
 
 def test_a_story_is_told_by_any_adversary(address):

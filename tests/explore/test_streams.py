@@ -13,7 +13,7 @@ from cases.explorer import TOKEN, fetched, query, serving, small
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
 from poolscope.core.machine import available_cores
-from poolscope.explore import server
+from poolscope.explore import handlers, server
 from poolscope.explore.server import explore, explorer_of
 from poolscope.explore.streams import MAX_STREAMS, RETRY_AFTER
 
@@ -79,7 +79,7 @@ def address(tmp_path, monkeypatch, gate, init_chains):
         init_chains.release()
         gate.wait(30)
 
-    monkeypatch.setattr(server, "answers", held)
+    monkeypatch.setattr(handlers, "answers", held)
     with serving(explorer_of(str(small(tmp_path)), 3)) as found:
         yield found
 

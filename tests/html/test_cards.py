@@ -8,7 +8,8 @@ from cases.engines import scenario_text
 from cases.records import record
 
 from poolscope.explore import view
-from poolscope.explore.answers import Sample, Stoppable
+from poolscope.explore.answers import Sample
+from poolscope.explore.streams import Stoppable
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import summary_text
 from poolscope.html.tables import TOO_FEW_USERS, cards

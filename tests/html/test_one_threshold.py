@@ -13,7 +13,8 @@ from poolscope.cli.audit import print_audit
 from poolscope.cli.compare import print_comparison
 from poolscope.cli.files import print_attack
 from poolscope.explore import view
-from poolscope.explore.answers import Sample, Stoppable
+from poolscope.explore.answers import Sample
+from poolscope.explore.streams import Stoppable
 from poolscope.explore.user_table import users_of_run
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import page_of as comparison_page

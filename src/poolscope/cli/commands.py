@@ -365,7 +365,7 @@ def explore(
         str | None,
         typer.Argument(
             metavar="SCENARIO|DIR|POSTERIORS",
-            help="Open this scenario, run or file of posteriors.  [default: apple-emojis]",
+            help="Open this scenario, run, file of posteriors or copied link.  [default: apple-emojis]",
         ),
     ] = None,
     port: Annotated[int, typer.Option(help="Listen on this port of 127.0.0.1; 0 takes a free one.")] = 0,

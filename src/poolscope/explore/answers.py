@@ -10,55 +10,35 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from poolscope.core.arrays import Floats
-from poolscope.core.errors import PoolscopeError
 from poolscope.core.executors import Local
 from poolscope.game.blocks import users_to_play
-from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game, blocks, in_order, play_block
 from poolscope.inference.adversary import Adversary
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD
+from poolscope.mechanisms.protocols import Mechanism
 from poolscope.metrics.bounds import CumulativeEpsilon, describe_epsilon, devices_in_words, epsilon_of
 from poolscope.metrics.exposure import exposure
+from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.precision import behavior_map, by_user, precision_curve, select
 from poolscope.metrics.records import AttackCounts, Record, record_of
 from poolscope.metrics.text import strongest_attack, summary_text, unit_of
-from poolscope.metrics.usefulness import STANDS_OUT, standard_errors
+from poolscope.metrics.usefulness import STANDS_OUT, PoolUsefulness, standard_errors, usefulness_by_pool
+from poolscope.population.behavior import NONE
 from poolscope.scenario.build import adversary_of, build_adversary, build_game, other_pools
 from poolscope.scenario.scenario import Scenario
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from poolscope.workflows.compare import true_frequencies
 
 MAX_GAMES = 64
 """Largest number of cached popularity estimates."""
-
-
-class Outdated(PoolscopeError):
-    """The page no longer waits for the answer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stoppable(Local):
-    """Threads of this process that stop on request."""
-
-    stop: threading.Event = field(default_factory=threading.Event)
-
-    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield results as they finish; raise `Outdated` when stopped."""
-
-        def unless_stopped(item: Item) -> Result:
-            if self.stop.is_set():
-                raise Outdated("stopped")
-            return function(item)
-
-        yield from super().map(unless_stopped, items)
 
 
 class Games:
@@ -76,6 +56,11 @@ class Games:
     def complete(self, scenario: Scenario, seed: int, engine: Local) -> Game:
         """Return the scenario's own game, with all estimates."""
         return self._game(scenario, seed, [], engine)
+
+    def against(self, scenario: Scenario, seed: int, adversary: str, engine: Local) -> Game:
+        """Return the scenario's game with one of its adversaries."""
+        others = [a.name for a in scenario.adversaries if a.name != adversary]
+        return replace(self._game(scenario, seed, others, engine), non_private=False)
 
     def _game(self, scenario: Scenario, seed: int, without: list[str], engine: Local) -> Game:
         assert scenario.attack is not None
@@ -157,6 +142,7 @@ class Answer:
     words : the summary; unit : what n counts; epsilon, devices : what is sent, in numbers and in words.
     rmse : analytical error of a frequency from `CURATOR_DEVICES` devices after n events, with their cap and sampling;
         None without a closed form. reports_each : of each device by then; n_above : objects above twice their error.
+    by_pool : the strongest attack on the users of each pool; seen : what stands out from the error in each pool.
     waiting : adversaries who still estimate a popularity and are not in it.
     pools : their names.
     """
@@ -175,6 +161,8 @@ class Answer:
     rmse: float | None
     reports_each: float
     n_above: int | None
+    seen: tuple[PoolUsefulness, ...]
+    by_pool: tuple[PoolRecord, ...]
     waiting: tuple[str, ...]
     pools: tuple[str, ...]
 
@@ -201,14 +189,35 @@ class Sample:
             self._parts.append(play_block(self._game, shifted, self._seed, engine=self._engine))
         self.users = max(self.users, most)
 
+    def record(self, adversary: str) -> Record:
+        """Return the results of one adversary."""
+        return self._record(by_user(select(in_order(pl.concat(self._parts)), adversary, self._n)), adversary)
+
+    def _record(self, rows: pl.DataFrame, adversary: str) -> Record:
+        counted = AttackCounts.of(rows, self._n)
+        return record_of(rows, counted, adversary, self._n, self._game, self._seed, self._game.threshold)
+
+    def _exposure(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the share of exposed users by every number of reports, at the threshold alone."""
+        game = self._game
+        level = DEFAULT_THRESHOLD if game.threshold is None else game.threshold
+        return exposure(rows, game.horizon, game.threshold).filter(pl.col("threshold") == level)
+
+    def _by_pool(self, rows: pl.DataFrame, adversary: str) -> list[PoolRecord]:
+        """Return the results of one adversary on the users of each pool."""
+        game = self._game
+        attacker = next((a for a in game.adversaries if a.name == adversary), game.reference)
+        names = (*attacker.universe.pool_names, *([NONE] if game.allows_no_pool else []))
+        level, column = DEFAULT_THRESHOLD, EXPOSED[DEFAULT_THRESHOLD]
+        if game.threshold is not None:
+            level, column = game.threshold, EXPOSED_AT_THRESHOLD
+        return pool_records([pool_sums(rows, self._n, column)], adversary, self._n, names, level)
+
     def answer(self, waiting: Sequence[str] = ()) -> Answer:
         """Return the results of these users."""
         game, outcomes = self._game, in_order(pl.concat(self._parts))
         rows = {name: by_user(select(outcomes, name, self._n)) for name in game.pool_counts}
-        results = [
-            record_of(some, AttackCounts.of(some, self._n), name, self._n, game, self._seed, game.threshold)
-            for name, some in rows.items()
-        ]
+        results = [self._record(some, name) for name, some in rows.items()]
         best = strongest_attack(results)
         private = [name for name in rows if name != NON_PRIVATE] or list(rows)
         k = game.pool_counts[best.adversary]
@@ -217,7 +226,7 @@ class Sample:
             n=self._n,
             results=tuple(results),
             strongest_attack=best,
-            exposure=pl.concat(_of(name, exposure(rows[name], game.horizon, game.threshold)) for name in private),
+            exposure=pl.concat(_of(name, self._exposure(rows[name])) for name in private),
             curves=pl.concat(
                 _of(name, precision_curve(some, self._seed, CURVE_POINTS), self._n) for name, some in rows.items()
             ),
@@ -231,6 +240,7 @@ class Sample:
             epsilon=epsilon_of(game),
             devices=(describe_epsilon([epsilon_of(game)], game.policy), *devices_in_words(game)),
             **curator_error(game, self._n),
+            by_pool=tuple(self._by_pool(rows[best.adversary], best.adversary)),
             waiting=tuple(waiting),
             pools=game.universe.pool_names,
         )
@@ -238,15 +248,26 @@ class Sample:
 
 def curator_error(game: Game, n: int) -> dict[str, Any]:
     """Return the error of a frequency after n events of each device, and how many objects stand out from it."""
-    each = game.policy.mean_reports(n)
-    frequency = game.popularity / game.popularity.sum()
-    independent = min(1.0, each) if game.device.memoizes else each
-    errors = standard_errors(game.mechanism, frequency, CURATOR_DEVICES, independent)
+    each, popularity = game.policy.mean_reports(n), true_frequencies(game)
+    frequency = popularity / popularity.sum()
+    errors = errors_of(game.mechanism, popularity, each, game.device.memoizes)
     return {
-        "rmse": None if errors is None else float(np.sqrt(np.mean(np.square(errors)))),
+        "rmse": None if errors is None else rms(errors),
         "reports_each": each,
         "n_above": None if errors is None else int((frequency > STANDS_OUT * errors).sum()),
+        "seen": () if errors is None else tuple(usefulness_by_pool(game.universe, frequency, errors)),
     }
+
+
+def errors_of(mechanism: Mechanism, popularity: Floats, each: float, memoizes: bool) -> Floats | None:
+    """Return the error of every frequency after some reports of each device; memoized responses repeat their noise."""
+    independent = min(1.0, each) if memoizes else each
+    return standard_errors(mechanism, popularity / popularity.sum(), CURATOR_DEVICES, independent)
+
+
+def rms(errors: Floats) -> float:
+    """Return the root of the mean square."""
+    return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def _of(adversary: str, table: pl.DataFrame, n: int | None = None) -> pl.DataFrame:

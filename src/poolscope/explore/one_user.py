@@ -16,6 +16,7 @@ from poolscope.game.users import user_traces
 from poolscope.inference.adversary import Adversary, report_likelihoods, stacked_pool_weights
 from poolscope.inference.attack import attack_for
 from poolscope.inference.independent import posterior_or_prior
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD
 from poolscope.mechanisms.protocols import ReportColumn, Reports
 from poolscope.population.behavior import NONE, Preferences
 from poolscope.population.universe import Universe
@@ -54,7 +55,13 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class UserHistory:
-    """A user and the posterior after each event; `facts` are the events with the largest Bayes factors, by rank."""
+    """A user and the posterior after each event.
+
+    Parameters
+    ----------
+    facts : the events with the largest Bayes factors, by rank.
+    threshold : the confidence from which on a user is exposed; exposed_after : the first event with it; None: none.
+    """
 
     user: int | str
     adversary: str
@@ -65,6 +72,8 @@ class UserHistory:
     prior: tuple[float, ...]
     steps: tuple[Step, ...]
     facts: tuple[int, ...]
+    threshold: float
+    exposed_after: int | None
 
 
 def user_history(
@@ -113,6 +122,7 @@ def user_history(
         )
     order = [step for step in steps if step.evidence is not None and step.evidence > 0]
     order.sort(key=lambda step: -(step.evidence or 0.0))
+    threshold = DEFAULT_THRESHOLD if game.threshold is None else game.threshold
     return UserHistory(
         user=name,
         adversary=looking.name,
@@ -123,6 +133,8 @@ def user_history(
         prior=tuple(posterior[0].tolist()),
         steps=tuple(steps),
         facts=tuple(step.event for step in order[:5]),
+        threshold=threshold,
+        exposed_after=next((one.event for one in steps if one.report and max(one.posterior) >= threshold), None),
     )
 
 

@@ -1,4 +1,7 @@
-"""Represent a setting of the explorer, a scenario with changes, and describe its controls."""
+"""Represent a setting of the explorer, a scenario with changes, and describe its controls.
+
+What takes long to import is imported where it is used: the server listens before.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,11 @@ from typing import Any
 
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.files import parse_json
-from poolscope.devices.registry import MECHANISMS
-from poolscope.metrics.text import number
-from poolscope.scenario.build import adversaries_without_memoization
+from poolscope.inference.thresholds import DEFAULT_THRESHOLD, in_percent
 from poolscope.scenario.scenario import Scenario, builtin_names, load_scenario
 from poolscope.scenario.tables import DensityTable, PriorTable
-from poolscope.workflows.compare import variants
 
-KIND, EPSILON, N = "mechanism.kind", "mechanism.epsilon", "n"
+KIND, EPSILON, N, THRESHOLD = "mechanism.kind", "mechanism.epsilon", "n", "attack.threshold"
 
 KEYS = (
     KIND,
@@ -32,6 +32,7 @@ KEYS = (
     "popularity.exponent",
     "users.behavior.interest",
     "users.behavior.polarization",
+    THRESHOLD,
     N,
 )
 """Keys that a setting may change: keys of a scenario other than files, and n."""
@@ -107,6 +108,8 @@ class Scenarios:
         if n is not None:
             changes["attack.observations"] = observations(base, n)
         if changes.get("devices.memoize") is False:
+            from poolscope.scenario.build import adversaries_without_memoization
+
             changes["devices.instantaneous"] = None
             changes["adversary"] = adversaries_without_memoization(made)
         # remove a default, which would be written otherwise
@@ -145,6 +148,12 @@ def horizon(scenario: Scenario) -> int:
     return scenario.attack.observations[-1]
 
 
+def threshold_of(scenario: Scenario) -> float:
+    """Return the confidence at which users of a scenario count as exposed."""
+    own = scenario.attack.threshold if scenario.attack else None
+    return DEFAULT_THRESHOLD if own is None else own
+
+
 def _with_mechanism(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
     """Return the scenario with another mechanism or epsilon, as in `compare`."""
     if kind is None and epsilon is None:
@@ -153,11 +162,15 @@ def _with_mechanism(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
         if value is not None and (not isinstance(value, what) or isinstance(value, bool)):
             raise InputError("must be a text" if what is str else "must be a number", value=value, place=place)
     epsilon = epsilon or base.mechanism.epsilon or 1.0
+    from poolscope.workflows.compare import variants
+
     return next(variants(base, [kind or base.mechanism.kind], [float(epsilon)]))
 
 
 def offered(scenario: Scenario) -> dict[str, bool]:
     """Return the mechanisms whose parameters a scenario has, and whether each takes an epsilon."""
+    from poolscope.devices.registry import MECHANISMS
+
     found = {}
     for kind, maker in MECHANISMS.items():
         known = inspect.signature(maker).parameters
@@ -205,8 +218,12 @@ CHANGES = {
     "devices.sampling_rate": "{} of events",
     "popularity.exponent": "exponent {}",
     N: "n = {}",
+    THRESHOLD: "exposed at {}",
 }
 """How a changed number is written in one line."""
+
+SHARES = ("devices.sampling_rate", THRESHOLD)
+"""Numbers that are written as percentages."""
 
 
 def controls(scenario: Scenario) -> list[dict[str, Any]]:
@@ -218,6 +235,8 @@ def controls(scenario: Scenario) -> list[dict[str, Any]]:
         | {"value": scenario.mechanism.epsilon or 1.0, "least": 0.1, "most": 16, "log": True, "digits": 2},
         _slider(N, "Reports seen, n", "Number of a user's reports (events, with a cap or sampling) before the guess.")
         | {"value": usual_n(scenario), "least": 1, "most": min(largest, LARGEST_N), "whole": True},
+        _slider(THRESHOLD, "Exposed at confidence", "A user is exposed once the adversary has been this confident.")
+        | {"value": threshold_of(scenario), "least": 0.5, "most": 0.999, "digits": 2},
         _limit("devices.reports_per_day", "Reports per day", "Converts reports to days, and ε to ε per year.")
         | {"value": devices.reports_per_day, "usual": 1, "least": 0.1, "most": 100, "log": True, "digits": 2},
         _limit("devices.cap", "Cap", "Largest number of reports that a device ever sends.")
@@ -308,12 +327,14 @@ def _curve(scenario: Scenario, field: str, label: str, words: str) -> dict[str, 
 
 def setting_text(scenario: Scenario, changes: Mapping[str, Any]) -> str:
     """Return a setting in one line, for a comparison: its mechanism and its changes."""
+    from poolscope.metrics.text import number
+
     epsilon = scenario.mechanism.epsilon
     facts = [scenario.mechanism.kind if epsilon is None else f"{scenario.mechanism.kind}, ε = {number(epsilon)}"]
     for key, words in CHANGES.items():
         value = changes.get(key)
         if isinstance(value, int | float):
-            facts.append(words.format(f"{100 * value:.3g}%" if key == "devices.sampling_rate" else number(value)))
+            facts.append(words.format(in_percent(value) if key in SHARES else number(value)))
     facts += ["memoized"] * scenario.memoizes
     facts += ["other pools"] * ("universe.pools" in changes or "universe.size" in changes)
     facts += ["other users"] * any(key.startswith("users.") for key in changes)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from poolscope.core.errors import PoolscopeError
-from poolscope.explore.answers import Stoppable
+from poolscope.core.executors import Local
 
 MAX_STREAMS = 8
 """Largest number of streams; a page has at most two."""
@@ -21,6 +22,29 @@ RETRY_AFTER = 2
 """Seconds until a page without a free stream asks again."""
 
 Events = Iterator[dict[str, Any]]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Outdated(PoolscopeError):
+    """The page no longer waits for the answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stoppable(Local):
+    """Threads of this process that stop on request."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield results as they finish; raise `Outdated` when stopped."""
+
+        def unless_stopped(item: Item) -> Result:
+            if self.stop.is_set():
+                raise Outdated("stopped")
+            return function(item)
+
+        yield from super().map(unless_stopped, items)
 
 
 class AllStreamsBusy(PoolscopeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -12,9 +12,12 @@ from poolscope import figures
 from poolscope.core.files import json_safe
 from poolscope.explore.answers import CURATOR_DEVICES, Answer
 from poolscope.explore.one_user import UserHistory
+from poolscope.explore.options import OptionTable
 from poolscope.figures.saving import specification
-from poolscope.html.tables import cards, decimal, interval, large_percent
+from poolscope.html.options import OptionRow, option_table
+from poolscope.html.tables import Column, cards, decimal, interval, large_percent, share, table, three_digits
 from poolscope.inference.thresholds import in_percent
+from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import Record
 from poolscope.metrics.text import number, percent
 
@@ -31,6 +34,66 @@ def answer(found: Answer) -> dict[str, Any]:
         "tiles": [*_tiles(best), _epsilon(found), _curator(found)],
         "adversary": best.adversary,
         "results": [record.as_json() for record in found.results],
+        "by_pool": by_pool(found),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolRow:
+    """The row of a pool: the attack on its users, and what stands out in the frequencies of its objects."""
+
+    adversary: str
+    pool: str
+    users: int | None = None
+    precision: Estimate | None = None
+    exposed: Estimate | None = None
+    objects: int | None = None
+    n_above: int | None = None
+    rmse: float | None = None
+
+
+def by_pool(found: Answer) -> dict[str, Any]:
+    """Return the table of pools: of users by preferred pool, and of objects."""
+    best, attacked, seen = found.strongest_attack, {one.pool: one for one in found.by_pool}, found.seen
+    objects = {one.pool: one for one in seen}
+    rows = []
+    for pool in dict.fromkeys((*attacked, *objects)):
+        row = PoolRow(adversary=best.adversary, pool=pool)
+        if one := attacked.get(pool):
+            row = replace(row, users=one.users, precision=one.precision, exposed=one.exposed)
+        if other := objects.get(pool):
+            row = replace(row, objects=other.objects, n_above=other.n_above, rmse=other.rmse)
+        rows.append(row)
+    columns = [
+        Column("users", "Users who prefer it", "users", _whole),
+        Column("precision", "Users who prefer it", "correct, %", _share),
+        Column("exposed", "Users who prefer it", f"exposed (≥ {in_percent(best.exposed_at)}), %", _share),
+        Column("objects", "Its objects", "objects", _whole),
+        Column("n_above", "Its objects", "above twice their standard error", _whole),
+        Column("rmse", "Its objects", "RMSE", three_digits),
+    ]
+    return table("Results by pool", rows, columns, block=("adversary", "Adversary"), row=("pool", "Pool"))
+
+
+def _whole(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else share(value)
+
+
+def options(found: OptionTable) -> dict[str, Any]:
+    """Return the table of options as JSON."""
+    own, *others = (replace(OptionRow.of(one.option), cap=one.cap) for one in found.rows)
+    rows = [replace(own, name=f"{own.name} (this setting)"), *others]
+    return {
+        "table": option_table(rows, found.n),
+        "prices": [(one.option.name, one.option.price) for one in found.rows if one.option.price],
+        "pending": found.pending,
+        "notes": list(found.notes),
+        "adversary": found.adversary,
+        "rows": [json_safe(one.option.as_json()) for one in found.rows],
     }
 
 
@@ -103,19 +166,6 @@ def compared(found: Answer) -> dict[str, Any]:
     }
 
 
-COMPARED = (
-    "Strongest adversary",
-    "Correct",
-    "Correct in top 10%",
-    "Exposed",
-    "AUC-PN",
-    "Bound",
-    "RMSE",
-    "ε per year",
-)
-"""Columns of the comparison."""
-
-
 def story(found: UserHistory) -> dict[str, Any]:
     """Return a user's history as JSON, with the figure of the posterior."""
     after = [found.prior, *(step.posterior for step in found.steps)]
@@ -126,7 +176,8 @@ def story(found: UserHistory) -> dict[str, Any]:
     ]
     return {
         **json_safe(asdict(found)),
-        "picture": specification(figures.belief_growth(pl.DataFrame(rows), found.pools)),
+        "exposed_at": in_percent(found.threshold),
+        "picture": specification(figures.belief_growth(pl.DataFrame(rows), found.pools, threshold=found.threshold)),
     }
 
 

@@ -16,7 +16,9 @@ from poolscope.population.universe import NEUTRAL
 
 
 @style.quickly
-def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = False) -> Picture:
+def belief_growth(
+    table: pl.DataFrame, lines: Sequence[str], *, points: bool = False, threshold: float | None = None
+) -> Picture:
     """Return the posterior of one user by report: a line for each pool, or for each adversary's confidence.
 
     Set the parameter ``upto`` of the chart to hide later reports.
@@ -29,6 +31,8 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
         The lines, in the order of the legend.
     points : bool
         Whether to mark every row, where there are few.
+    threshold : float, optional
+        A confidence to mark with a dashed line.
 
     Examples
     --------
@@ -49,6 +53,9 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
         line.transform_filter(there).add_params(alt.param(name="upto", value=horizon)),
         style.pointer(x, y, colors, hint).transform_filter(there),
     ]
+    if threshold is not None:
+        mark = style.layer().mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
+        layers.insert(0, mark.encode(y=alt.YDatum(threshold)))
     return style.single(layers, table, height=style.PANEL, legend=names)
 
 

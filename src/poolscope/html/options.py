@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ class OptionRow:
     year: float | None
     by_horizon: float
     total: float | None
-    cap: int
+    cap: int | None
     reports: float
     exposed: Estimate
     rmse: float | None
@@ -112,22 +113,28 @@ OVER_TIME = (
 
 def options_of(advice: Advice) -> dict[str, Any]:
     """Return the table of options, and their prices."""
-    by = f"n = {advice.question.horizon:,}"
-    rows = [OptionRow.of(option) for option in advice.options]
+    shown = option_table([OptionRow.of(option) for option in advice.options], advice.question.horizon)
+    prices = [(option.name, option.price) for option in advice.options if option.price]
+    return {"options": shown, "options_note": OPTIONS, "prices": prices}
+
+
+def option_table(rows: Sequence[OptionRow], n: int) -> dict[str, Any]:
+    """Return the table of options, by n events."""
+    by = f"n = {n:,}"
     columns = (
         Column("epsilon", "ε", "per report", number),
         Column("day", "ε", "per day", _total),
         Column("year", "ε", "per year", _total),
         Column("by_horizon", "ε", f"by {by}", _total),
         Column("total", "ε", "at the cap", _total),
-        Column("cap", "Reports", "cap", "{:,}".format),
+        Column("cap", "Reports", "cap", _cap),
         Column("reports", "Reports", f"by {by}", number),
         Column("exposed", "", "Exposed, % of users", share),
         Column("rmse", "", "RMSE", three_digits),
         Column("users", "", "Users", "{:,}".format),
         Column("parameters", "", "Parameters", str),
     )
-    shown = table(
+    return table(
         "Options",
         rows,
         columns,
@@ -135,8 +142,6 @@ def options_of(advice: Advice) -> dict[str, Any]:
         row=("name", "Option"),
         best="pareto_optimal",
     )
-    prices = [(option.name, option.price) for option in advice.options if option.price]
-    return {"options": shown, "options_note": OPTIONS, "prices": prices}
 
 
 def usefulness_of(advice: Advice) -> dict[str, Any]:
@@ -172,6 +177,10 @@ def usefulness_of(advice: Advice) -> dict[str, Any]:
             row=("events", events(advice.scenario).capitalize()),
         ),
     }
+
+
+def _cap(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
 
 
 def _total(value: float | None) -> str:

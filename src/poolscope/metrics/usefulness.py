@@ -147,7 +147,7 @@ def usefulness(
         rmse=_rmse(errors),
         objects=universe.size,
         n_above=_above(frequency, errors),
-        by_pool=tuple(_by_pool(universe, frequency, errors)),
+        by_pool=tuple(usefulness_by_pool(universe, frequency, errors)),
         top=tuple(TopRecall(k=k, recall=top_recall(frequency, errors, k)) for k in lengths),
         over_time=over_time,
     )
@@ -220,7 +220,7 @@ def _over_time(
         )
 
 
-def _by_pool(universe: Universe, frequency: Floats, errors: Floats) -> Iterator[PoolUsefulness]:
+def usefulness_by_pool(universe: Universe, frequency: Floats, errors: Floats) -> Iterator[PoolUsefulness]:
     """Yield each pool; neutral objects last, where there are any."""
     named = [*enumerate(universe.pool_names), (NEUTRAL, NEUTRAL_NAME)]
     for index, name in named:

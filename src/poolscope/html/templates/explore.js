@@ -2,6 +2,7 @@
 (() => {
   const START = JSON.parse(document.getElementById("start").textContent);
   const WAIT = 60; // milliseconds that a slider must rest before the server is asked
+  const ENOUGH = 1000; // users of an answer from which on the options are played
   const PLAYING = 220; // milliseconds to a report
 
   const $ = (id) => document.getElementById(id);
@@ -80,7 +81,8 @@
 
   // ---- the state, which the address carries
 
-  let state = { scenario: START.scenario, changes: {}, seed: START.seed, kept: [], user: 2 };
+  const initial = () => ({ scenario: START.scenario, changes: {}, seed: START.seed, kept: [], user: 2, target: 0.05, same: "epsilon" });
+  let state = initial();
   let controls = [];
   let files = []; // that the scenario names: its TOML alone does not play
 
@@ -91,9 +93,11 @@
     try {
       const found = JSON.parse(decodeURIComponent(location.hash.slice(1)));
       if (found && typeof found === "object") {
-        state = { ...state, ...found };
+        state = { ...initial(), ...found };
         if (!Array.isArray(state.kept)) state.kept = [];
         if (!state.changes || typeof state.changes !== "object") state.changes = {};
+        if (!(state.target > 0 && state.target < 1)) state.target = 0.05;
+        if (state.same !== "error") state.same = "epsilon";
       }
     } catch {
       // an address that was cut: start over
@@ -101,7 +105,13 @@
   }
 
   function toAddress() {
-    history.replaceState(null, "", "#" + encodeURIComponent(JSON.stringify(state)));
+    const usual = initial();
+    const told = Object.entries(state).filter(
+      ([key, value]) => ["scenario", "seed"].includes(key) || JSON.stringify(value) !== JSON.stringify(usual[key]),
+    );
+    const fragment = "#" + encodeURIComponent(JSON.stringify(Object.fromEntries(told))).replaceAll("'", "%27");
+    history.replaceState(null, "", fragment);
+    $("link").textContent = visible(`poolscope explore '${START.opened.replaceAll("'", "'\\''")}${fragment}'`);
   }
 
   function change(key, value) {
@@ -319,10 +329,11 @@
   function moved() {
     toAddress();
     source?.close();
+    leaveOptions();
     leaveComparison();
     stopPlaying();
     $("story").classList.add("stale");
-    ["answer-box", "pictures"].forEach((id) => $(id).classList.add("stale"));
+    ["answer-box", "pictures", "by-pool", "options"].forEach((id) => $(id).classList.add("stale"));
     clearTimeout(timer);
     timer = setTimeout(ask, WAIT);
   }
@@ -342,10 +353,12 @@
         if (answer.pictures) return draw(answer.pictures);
         if (answers++ === 0) document.body.dataset.last = Math.round(performance.now() - began);
         present(answer);
+        if (answer.users >= ENOUGH) askOptions();
       },
       done() {
         if (shown) settle();
         tellStory();
+        askOptions();
         compare();
       },
       wrong,
@@ -364,6 +377,8 @@
       ),
     );
     $("command").textContent = visible(answer.command);
+    numbers($("by-pool"), answer.by_pool);
+    $("by-pool").classList.remove("stale");
     const box = $("answer-box");
     box.classList.remove("stale");
     box.dataset.users = answer.users;
@@ -400,6 +415,103 @@
     $("status").textContent = visible(from) + then;
   }
 
+  // ---- tables of the server, as in the reports
+
+  function numbers(place, { heads, groups, columns, texts, blocks }) {
+    const grouped = groups.some((group) => group.text);
+    const first = heads.map((text, i) => made("th", { text, scope: "col", rowSpan: grouped ? 2 : 1, className: i ? "" : "adversary" }));
+    const names = columns.map((text, i) => made("th", { text, scope: "col", className: texts[i] ? "text" : "" }));
+    const above = groups.map(({ text, span }) => made("th", { text, colSpan: span, ...(text ? { className: "spans", scope: "colgroup" } : {}) }));
+    const head = grouped
+      ? [made("tr", {}, ...first, ...above), made("tr", {}, ...names)]
+      : [made("tr", {}, ...first, ...names)];
+    const bodies = blocks.map(({ head: name, rows }) =>
+      made(
+        "tbody",
+        {},
+        ...rows.map((row, i) =>
+          made(
+            "tr",
+            {},
+            i ? null : made("th", { text: name, scope: "rowgroup", rowSpan: rows.length, className: "adversary" }),
+            made("th", { text: row.head + (row.best ? "\u202f★" : ""), scope: "row", className: row.best ? "best" : "" }),
+            ...row.cells.map(({ value, interval }, j) =>
+              made("td", { text: value, className: texts[j] ? "text" : "" }, interval ? made("span", { className: "interval", text: interval }) : null),
+            ),
+          ),
+        ),
+      ),
+    );
+    place.replaceChildren(made("thead", {}, ...head), ...bodies);
+  }
+
+  // ---- options
+
+  let choosing = null;
+  let chosen = "";
+
+  function leaveOptions() {
+    choosing?.close();
+    chosen = "";
+    delete $("options").dataset.done;
+  }
+
+  // played when the answer above has many users, as both share the machine
+  function askOptions() {
+    const query = { setting: JSON.stringify(setting()), target: state.target, same: state.same };
+    const now = JSON.stringify(query);
+    if (now === chosen) return;
+    leaveOptions();
+    chosen = now;
+    const say = (message) => ($("options-status").textContent = visible(message));
+    say("Playing the options…");
+    let last = null;
+    const told = () =>
+      `Exposed to the ${last.adversary} adversary. RMSE of a million devices after n events, with their cap and sampling.`;
+    choosing = listen("options", query, {
+      event(found) {
+        last = found;
+        numbers($("options"), found.table);
+        $("options").classList.remove("stale");
+        $("options").dataset.rows = JSON.stringify(found.rows);
+        $("options-notes").replaceChildren(...found.notes.map((text) => made("li", { text })));
+        $("options-prices").replaceChildren(
+          ...found.prices.flatMap(([name, price]) => [made("dt", { text: name }), made("dd", { text: price })]),
+        );
+        say(found.pending ? `${told()} ${found.pending} more to play…` : `${told()} Simulating more users…`);
+      },
+      done() {
+        say(told());
+        $("options").dataset.done = "";
+      },
+      wrong: say,
+      busy: say,
+    });
+  }
+
+  function showOptionControls() {
+    $("target").value = Number((100 * state.target).toPrecision(6));
+    $("same").value = state.same;
+  }
+
+  function optionsMoved() {
+    toAddress();
+    $("options").classList.add("stale");
+    leaveOptions();
+    if (shown && !$("answer-box").classList.contains("stale")) askOptions();
+  }
+
+  $("target").addEventListener("change", () => {
+    const share = Number($("target").value) / 100;
+    if (!(share > 0 && share < 1)) return showOptionControls();
+    state.target = share;
+    optionsMoved();
+  });
+  $("same").addEventListener("change", () => {
+    state.same = $("same").value;
+    optionsMoved();
+  });
+
   // ---- one user
 
   let story = null;
@@ -430,7 +542,10 @@
     $("story").classList.remove("stale");
     $("who").textContent = visible(
       `User ${story.user} prefers ${story.preferred}: picks from the pools ${percent(story.gamma)} of the time (γ), ` +
-        `${percent(story.delta)} of that from ${story.preferred} (δ).`,
+        `${percent(story.delta)} of that from ${story.preferred} (δ). ` +
+        (story.exposed_after === null
+          ? `Never exposed (confidence ≥ ${story.exposed_at}).`
+          : `Exposed (confidence ≥ ${story.exposed_at}) after event ${story.exposed_after}.`),
     );
     $("position").max = story.steps.length;
     $("user-note").textContent = visible(
@@ -554,6 +669,7 @@
   }
 
   $("copy-command").addEventListener("click", () => copy($("command").textContent));
+  $("copy-link").addEventListener("click", () => copy($("link").textContent));
   $("download").addEventListener("click", async () => {
     try {
       const text = await asked("toml", [["setting", JSON.stringify(setting())]]);
@@ -751,6 +867,7 @@
     $("story").hidden = true;
     $("adversary").replaceChildren();
     build();
+    showOptionControls();
     moved();
   }
 
