@@ -39,6 +39,7 @@ from poolscope.explore.streams import RETRY_AFTER, AllStreamsBusy, Streams
 from poolscope.explore.user_table import UserTable, users_of_posteriors, users_of_run
 from poolscope.html.render import javascript, render
 from poolscope.inference.thresholds import in_percent
+from poolscope.scenario.collection_tables import several_collections
 from poolscope.scenario.scenario import load_scenario
 
 POLICY = (
@@ -282,7 +283,10 @@ def explorer_of(what: str | None, seed: int) -> Explorer:
         return Explorer(shelf=Scenarios(people.scenario), people=people, seed=people.seed)
     if path.suffix.lower() in ENDINGS:
         return Explorer(shelf=Scenarios(), people=users_of_posteriors(path), seed=seed)
-    return Explorer(shelf=Scenarios(load_scenario(what)), seed=seed)
+    found = load_scenario(what)
+    if found.collections:
+        raise several_collections(found.file)
+    return Explorer(shelf=Scenarios(found), seed=seed)
 
 
 def explore(

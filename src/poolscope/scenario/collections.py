@@ -14,6 +14,7 @@ from poolscope.core.errors import InputError, did_you_mean, located
 from poolscope.core.randomness import collection_seed
 from poolscope.core.tables import read_table
 from poolscope.game.collections import Collection, JointGame, events_by
+from poolscope.game.game import Game
 from poolscope.inference.joint import as_link
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_game
@@ -55,6 +56,11 @@ def build_joint_game(scenario: Scenario, seed: int, threads: Map = map) -> Joint
         non_private=scenario.attack.non_private,
         threshold=scenario.attack.threshold,
     )
+
+
+def game_of(scenario: Scenario, seed: int, threads: Map = map) -> Game | JointGame:
+    """Build the game of a scenario, of one collection or of several."""
+    return (build_joint_game if scenario.collections else build_game)(scenario, seed, threads)
 
 
 def attribute_prior(table: PriorTable | None, values: Sequence[str]) -> Floats:

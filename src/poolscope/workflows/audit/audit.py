@@ -39,8 +39,8 @@ from poolscope.metrics.records import AttackCounts, Record, counted_columns, rec
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import unit_of, users_in_words
 from poolscope.population.behavior import NONE
-from poolscope.scenario.build import build_game, with_overrides
-from poolscope.scenario.collections import build_joint_game
+from poolscope.scenario.build import with_overrides
+from poolscope.scenario.collections import game_of
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.collections import joint_summary_of
 from poolscope.workflows.audit.figure_data import HELD
@@ -81,8 +81,7 @@ def audit(
     scenario = with_overrides(
         scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism
     )
-    build = build_joint_game if scenario.collections else build_game
-    game: AnyGame = build(scenario, seed, engine.map)
+    game = game_of(scenario, seed, engine.map)
     previous = read_manifest(out) if resume else None
     asked = users_to_play(game, users or (scenario.users.count if scenario.users else None))
     plan = plan_blocks(game, asked or (previous.users if previous else None), seed, engine, out, scenario.file)
