@@ -74,6 +74,8 @@ def attack_several(
         print_user_collections(story, options["out"])
     else:
         print_attack(found, options["out"])
+        if found.results[0].n is not None:
+            Terminal().print("n counts days.", style="dim", highlight=False)
     if strict and (story if user is not None else found).violations:
         raise typer.Exit(1)
 

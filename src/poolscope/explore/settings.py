@@ -120,9 +120,10 @@ class Scenarios:
 
 @cache
 def _alone() -> tuple[str, ...]:
-    """Return the built-in scenarios without recorded users."""
-    every = ((name, load_scenario(name).users) for name in builtin_names())
-    return tuple(name for name, users in every if users is None or users.traces is None)
+    """Return the built-in scenarios of a single collection without recorded users."""
+    every = ((name, load_scenario(name)) for name in builtin_names())
+    single = ((name, found.users) for name, found in every if not found.collections)
+    return tuple(name for name, users in single if users is None or users.traces is None)
 
 
 def observations(scenario: Scenario, n: Any) -> list[int]:

@@ -13,6 +13,7 @@ from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.tables.reading import HELD, open_table
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.scenario.collection_tables import several_collections
 from poolscope.scenario.scenario import Scenario, load_scenario, parse
 from poolscope.workflows.audit.run_folder import Run, read_run
 
@@ -66,6 +67,8 @@ class UserTable:
 def users_of_run(folder: Path) -> UserTable:
     """The users of a run's folder."""
     run = read_run(folder)
+    if run.summary.collections is not None:
+        raise several_collections(str(folder))
     last = max(n for _, n in run.outcomes.attacks())
     names = list(dict.fromkeys(adversary for adversary, _ in run.outcomes.attacks()))
     # whom the objects themselves give away is no news

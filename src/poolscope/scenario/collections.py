@@ -14,8 +14,11 @@ from poolscope.core.errors import InputError, did_you_mean, located
 from poolscope.core.randomness import collection_seed
 from poolscope.core.tables import read_table
 from poolscope.game.collections import Collection, JointGame, events_by
+from poolscope.game.game import Game
 from poolscope.inference.joint import as_link
+from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.universe import Universe
+from poolscope.scenario.attacks import AttackSpec
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.scenario.tables import PriorTable
@@ -55,6 +58,22 @@ def build_joint_game(scenario: Scenario, seed: int, threads: Map = map) -> Joint
         non_private=scenario.attack.non_private,
         threshold=scenario.attack.threshold,
     )
+
+
+def game_of(
+    scenario: Scenario,
+    seed: int,
+    threads: Map = map,
+    mechanism: Mechanism | None = None,
+    attacks: Sequence[AttackSpec] = (),
+) -> Game | JointGame:
+    """Build the game of a scenario, of one collection or of several; one's own parts go with one collection."""
+    if not scenario.collections:
+        return build_game(scenario, seed, threads, mechanism, attacks=attacks)
+    if mechanism is not None or attacks:
+        place = "attacks" if mechanism is None else "mechanism"
+        raise InputError("goes with one collection alone", file=scenario.file, place=place)
+    return build_joint_game(scenario, seed, threads)
 
 
 def attribute_prior(table: PriorTable | None, values: Sequence[str]) -> Floats:

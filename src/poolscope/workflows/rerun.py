@@ -19,7 +19,7 @@ from poolscope.core.tables.locations import local_paths, table_checksum
 from poolscope.game.blocks import BlockRun, all_blocks, play_blocks_to_files
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.provenance import Provenance, files_checksum, provenance_of
-from poolscope.scenario.build import build_game
+from poolscope.scenario.collections import game_of
 from poolscope.scenario.custom import is_custom
 from poolscope.scenario.scenario import Scenario, scenario_from_record
 from poolscope.workflows.advise.advise import advise
@@ -100,7 +100,7 @@ def rerun_audit(folder: Path, inputs: Path | None, engine: Engine, progress: Pro
         raise InputError("manifest.json and summary.json must be of one run", file=folder)
     about = run.summary.scenario.model_dump() | {"text": manifest.scenario}
     scenario = scenario_of(about, inputs, manifest.inputs)
-    game = build_game(scenario, manifest.seed, engine.map, attacks=manifest.attacks)
+    game = game_of(scenario, manifest.seed, engine.map, attacks=manifest.attacks)
     progress.begin(manifest.users)
     with scratch_folder(Path(gettempdir())) as place:
         playing = BlockRun(game=game, seed=manifest.seed, folder=place.absolute())

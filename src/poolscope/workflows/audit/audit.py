@@ -41,8 +41,8 @@ from poolscope.metrics.tables import Records
 from poolscope.metrics.text import unit_of, users_in_words
 from poolscope.population.behavior import NONE
 from poolscope.scenario.attacks import AttackSpec, attack_name
-from poolscope.scenario.build import build_game, with_overrides
-from poolscope.scenario.collections import build_joint_game
+from poolscope.scenario.build import with_overrides
+from poolscope.scenario.collections import game_of
 from poolscope.scenario.custom import import_name, own_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.collections import joint_summary_of
@@ -86,14 +86,7 @@ def audit(
     scenario = with_overrides(
         scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism
     )
-    if scenario.collections and (attacks or own is not None):
-        what = "mechanism" if own is not None else "attacks"
-        raise InputError("goes with one collection alone", file=scenario.file, place=what)
-    game: AnyGame = (
-        build_joint_game(scenario, seed, engine.map)
-        if scenario.collections
-        else build_game(scenario, seed, engine.map, own, attacks=attacks)
-    )
+    game = game_of(scenario, seed, engine.map, own, attacks)
     previous = read_manifest(out) if resume else None
     asked = users_to_play(game, users or (scenario.users.count if scenario.users else None))
     plan = plan_blocks(game, asked or (previous.users if previous else None), seed, engine, out, scenario.file)
