@@ -217,7 +217,9 @@ def attack(
     if named:
         from poolscope.cli.collections import attack_several
 
-        single = {"pools": pools, "html": html, "link_fdr": link_fdr, "linked_out": linked_out}
+        single = {"pools": pools, "html": html, "link_fdr": link_fdr, "linked_out": linked_out, "attack": attack_}
+        single |= {"why": why, "pool_sets": None if pool_sets == 1 else pool_sets, "resume": resume, "json": as_json}
+        single |= {"column": column, "time": time, "query": query, "allow_network": allow_network}
         attack_several(
             named,
             scenario,
@@ -231,7 +233,7 @@ def attack(
                 "top": top,
                 "ground_truth": ground_truth,
             },
-            single=single | {"link_scores": link_scores},
+            single=single | {"link_scores": link_scores, "out_table": out_table},
             engine=engine,
             scheduler=scheduler,
             strict=strict,
