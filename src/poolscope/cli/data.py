@@ -217,7 +217,13 @@ def attack(
     if named:
         from poolscope.cli.collections import attack_several
 
-        single = {"pools": pools, "html": html, "link_fdr": link_fdr, "linked_out": linked_out, "attack": attack_}
+        single: dict[str, object] = {
+            "pools": pools,
+            "html": html,
+            "link_fdr": link_fdr,
+            "linked_out": linked_out,
+            "attack": attack_,
+        }
         single |= {"why": why, "pool_sets": None if pool_sets == 1 else pool_sets, "resume": resume, "json": as_json}
         single |= {"column": column, "time": time, "query": query, "allow_network": allow_network}
         attack_several(
