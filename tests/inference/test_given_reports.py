@@ -128,7 +128,7 @@ def test_reports_of_an_adapted_mechanism():
         posterior(own, {"value": np.array([0, 1, 2])}, STRONG)
 
 
-@pytest.mark.parametrize("given", [Own(), Own, GRR, "grr", None])
+@pytest.mark.parametrize("given", [Own, GRR, "grr", None])
 def test_what_is_no_mechanism(given):
     with pytest.raises(InputError, match="must be a mechanism"):
         posterior(given, {"value": np.array([0])}, STRONG)

@@ -56,7 +56,7 @@ WRONG = [
     (lambda: ps.check(RESPONSE, samples=2000, seed=1, objects=[20]), "must be an object of the universe, .* got 20"),
     (lambda: ps.check(RESPONSE, samples=2000, seed=1, objects=[]), "objects: must be two or more, got"),
     (lambda: ps.check(RESPONSE, samples="many", seed=1), "samples must be a whole number, got 'many'"),
-    (lambda: ps.audit(SCENARIO, "never", mechanism=Mine), "mechanism must be a string, got <class"),
+    (lambda: ps.audit(SCENARIO, "never", mechanism=5), "must be a mechanism, which has .*, got 'int'"),
     (lambda: ps.audit("mine.toml", "never"), "scenario must be a Scenario, got 'mine.toml'; made by poolscope.load_sc"),
     (lambda: ps.audit(SCENARIO, 5), "out must be a path, got 5"),
     (

@@ -262,15 +262,15 @@ def _clusters_in(items, clusters, state, workspace, classes, odds):
             c, inside = items.class_of[clusters.slot[g]], False
             for b in classes:
                 inside |= b == c
-            if not inside:
+            if inside:
+                at = count
+                while at > 0 and clusters.n_reports[order[at - 1]] < clusters.n_reports[g]:
+                    order[at] = order[at - 1]
+                    at -= 1
+                order[at] = g
+                count += 1
+            else:
                 odds += clusters.n_reports[g] * (workspace.log_weight[c] - state.log_weight[c])
-                continue
-            at = count
-            while at > 0 and clusters.n_reports[order[at - 1]] < clusters.n_reports[g]:
-                order[at] = order[at - 1]
-                at -= 1
-            order[at] = g
-            count += 1
     return count, odds
 
 
@@ -300,8 +300,7 @@ def propose_pool(items, clusters, belief, state, workspace):
     update_class_weights(belief, workspace.weight, workspace.log_weight)
     odds = belief.log_prior[other] - belief.log_prior[iota]
     count, odds = _clusters_in(items, clusters, state, workspace, classes, odds)
-    # a loop, not two calls: constants as arguments would compile the function once for each
-    for proposed in range(2):
+    for proposed in range(2):  # one call: constants as arguments would compile the function once for each
         log_weight = workspace.log_weight if proposed else state.log_weight
         free = sequential_allocation(items, clusters, state, workspace, count, classes, log_weight, proposed == 1)
         odds += free if proposed else -free
@@ -316,8 +315,10 @@ def propose_pool(items, clusters, belief, state, workspace):
         clusters.cluster_at[workspace.target[m]] = g
         move(items, clusters, g, workspace.target[m])
     state.indices[1], state.indices[2] = other, interest
-    state.weight[:] = workspace.weight
-    state.log_weight[:] = workspace.log_weight
+    for i in range(state.weight.shape[0]):
+        state.weight[i] = workspace.weight[i]
+    for c in range(state.log_weight.shape[0]):
+        state.log_weight[c] = workspace.log_weight[c]
 
 
 @njit_no_refcount

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from poolscope.core.errors import InputError
+from poolscope.mechanisms.checking import check_mechanism
 from poolscope.mechanisms.custom import adapt, as_mechanism
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.universe import Universe
@@ -64,6 +65,7 @@ def own_mechanism(given: Any, scenario: Scenario, epsilon: float | None = None) 
     if epsilon is not None:
         raise InputError("goes with a class, not with an instance", value=epsilon, place="epsilon")
     made: Mechanism = as_mechanism(given, universe)
+    check_mechanism(made)
     return made
 
 
