@@ -199,7 +199,7 @@ def column_names(given: list[str] | None) -> dict[str, str]:
 
 
 def one_or_many(sources: list[str]) -> str | list[str]:
-    """Return a single source by itself."""
+    """Return one source as text, and several as a list."""
     return sources[0] if len(sources) == 1 else sources
 
 

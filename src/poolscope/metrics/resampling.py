@@ -128,8 +128,8 @@ def difference(
     Returns
     -------
     Estimate
-        The difference. If no resample of a named metric differs, the ends are those of a difference that so many users
-        could have missed.
+        The difference. If no resample of a named metric differs, the ends are those of a difference that this many
+        users could have missed.
 
     Examples
     --------

@@ -6,7 +6,7 @@ on how the file is split.
 
 **Identical users.** Let c bound the probability that two reports of different users are equal. Two users whose reports
 are equal one by one, with d distinct ones among them, have that in common with probability at most :math:`c^d`: d
-distinct reports are d independent responses, memoized or not. Users with so many distinct reports that a false alarm is
+distinct reports are d independent responses, memoized or not. Users with enough distinct reports that a false alarm is
 unlikely in all pairs together are compared.
 """
 

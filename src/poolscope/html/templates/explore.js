@@ -106,10 +106,10 @@
 
   function toAddress() {
     const usual = initial();
-    const told = Object.entries(state).filter(
+    const shared = Object.entries(state).filter(
       ([key, value]) => ["scenario", "seed"].includes(key) || JSON.stringify(value) !== JSON.stringify(usual[key]),
     );
-    const fragment = "#" + encodeURIComponent(JSON.stringify(Object.fromEntries(told))).replaceAll("'", "%27");
+    const fragment = "#" + encodeURIComponent(JSON.stringify(Object.fromEntries(shared))).replaceAll("'", "%27");
     history.replaceState(null, "", fragment);
     $("link").textContent = visible(`poolscope explore '${START.opened.replaceAll("'", "'\\''")}${fragment}'`);
   }
@@ -464,9 +464,9 @@
     leaveOptions();
     chosen = now;
     const say = (message) => ($("options-status").textContent = visible(message));
-    say("Playing the options…");
+    say("Simulating the options…");
     let last = null;
-    const told = () =>
+    const caption = () =>
       `Exposed to the ${last.adversary} adversary. RMSE of a million devices after n events, with their cap and sampling.`;
     choosing = listen("options", query, {
       event(found) {
@@ -478,10 +478,10 @@
         $("options-prices").replaceChildren(
           ...found.prices.flatMap(([name, price]) => [made("dt", { text: name }), made("dd", { text: price })]),
         );
-        say(found.pending ? `${told()} ${found.pending} more to play…` : `${told()} Simulating more users…`);
+        say(found.pending ? `${caption()} ${found.pending} more to simulate…` : `${caption()} Simulating more users…`);
       },
       done() {
-        say(told());
+        say(caption());
         $("options").dataset.done = "";
       },
       wrong: say,
