@@ -198,6 +198,13 @@ def column_names(given: list[str] | None) -> dict[str, str]:
     return found
 
 
+def reading_options(
+    column: list[str] | None, time: str | None, query: str | None, allow_network: bool
+) -> dict[str, Any]:
+    """Return the options of a source as keyword arguments of a workflow."""
+    return {"columns": column_names(column), "time": time, "query": query, "allow_network": allow_network}
+
+
 def one_or_many(sources: list[str]) -> str | list[str]:
     """Return one source as text, and several as a list."""
     return sources[0] if len(sources) == 1 else sources

@@ -27,6 +27,7 @@ from poolscope.cli.app import (
     column_names,
     command,
     one_or_many,
+    reading_options,
 )
 
 MAX_USERS_IN_REPORT = 20
@@ -115,10 +116,7 @@ def obfuscate(
                 load_scenario(scenario),
                 out,
                 seed,
-                columns=column_names(column),
-                time=time,
-                allow_network=allow_network,
-                query=query,
+                **reading_options(column, time, query, allow_network),
                 out_table=out_table,
                 overwrite=overwrite,
                 raw=raw,
@@ -414,10 +412,7 @@ def estimate(
                 one_or_many(reports),
                 load_scenario(scenario),
                 out,
-                columns=column_names(column),
-                time=time,
-                allow_network=allow_network,
-                query=query,
+                **reading_options(column, time, query, allow_network),
                 method=method,
                 out_table=out_table,
                 overwrite=overwrite,

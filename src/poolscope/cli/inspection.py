@@ -18,9 +18,9 @@ from poolscope.cli.app import (
     ScenarioOption,
     Scheduler,
     Time,
-    column_names,
     command,
     one_or_many,
+    reading_options,
 )
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.errors import visible
@@ -58,10 +58,7 @@ def inspect(
             found = inspect(
                 one_or_many(reports),
                 loaded,
-                columns=column_names(column),
-                time=time,
-                allow_network=allow_network,
-                query=query,
+                **reading_options(column, time, query, allow_network),
                 pools=pools,
                 engine=own,
                 progress=work,

@@ -59,7 +59,8 @@ def print_sweep(done: Sweep, folder: Path, seconds: float) -> None:
     )
     seeds = len(done.plan.seeds)
     title = f"Mean over {counted(seeds, 'seed')} of {counted(done.plan.users, 'user')} each, n = {last['n'][0]:,}"
-    table = TextTable(title=title, heads=[*keys, "adversary", "AUC-PN", "95% CI", "exposed\n≥ 90%", "95% CI"])
+    heads = [*keys, "adversary", "AUC-PN", "95% CI", "exposed\n≥ 90%", "95% CI"]
+    table = TextTable(title=title, heads=heads, left=["adversary"])
     for row in means.head(MAX_ROWS).iter_rows(named=True):
         table.add(
             *(number(row[key]) if isinstance(row[key], float) else str(row[key]) for key in keys),
