@@ -69,16 +69,16 @@ def changed(place, value):
         (["attribute"], None, "attribute: is missing"),
         (["attribute", "values"], ["left"], "attribute.values: must not be empty"),
         (["attribute", "values"], ["left", "left"], "attribute.values: must be different"),
-        (["collection"], None, "attribute: goes only with [[collection]]"),
+        (["collection"], None, "attribute: requires [[collection]]"),
         (["devices"], {"cap": 3}, "devices: belongs to a [[collection]]"),
         (["mechanism"], {"kind": "grr", "epsilon": 1}, "mechanism: belongs to a [[collection]]"),
-        (["users", "none"], 0.1, "users.none: goes not with [[collection]]"),
-        (["adversary", 0, "pools"], {"a": [1], "b": [2]}, "adversary[0].pools: goes not with [[collection]]"),
+        (["users", "none"], 0.1, "users.none: cannot be combined with [[collection]]"),
+        (["adversary", 0, "pools"], {"a": [1], "b": [2]}, "adversary[0].pools: cannot be combined with [[collection]]"),
         (["adversary", 0, "links"], {"emoji": 0.5}, "adversary[0].links.emoji: unknown collection; did you mean"),
         (["adversary", 0, "prior"], {"pools": {"left": 1, "wright": 1}}, "adversary[0].prior.pools.wright: unknown"),
         (["adversary", 0, "prior"], {"pools": {"left": 1}}, "adversary[0].prior.pools.right: is missing"),
         (["adversary", 0, "prior"], {"pools": "popularity"}, "adversary[0].prior.pools: must not be fitted"),
-        (["adversary", 0, "prior"], {"none": 0.2}, "adversary[0].prior.none: goes not with"),
+        (["adversary", 0, "prior"], {"none": 0.2}, "adversary[0].prior.none: cannot be combined with"),
     ],
 )
 def test_what_is_wrong_is_one_line(place, value, message):
@@ -153,10 +153,9 @@ def test_a_text_is_edited_and_keeps_its_comments(tmp_path):
         lambda s: s.game(1),
         lambda s: ps.check(s, samples=1000, seed=0),
         lambda s: ps.compare(s, ["grr"], [1.0]),
-        lambda s: ps.advise(s, max_exposed=0.1),
         lambda s: ps.estimate("reports.parquet", s),
     ],
-    ids=["universe", "mechanism", "game", "check", "compare", "advise", "estimate"],
+    ids=["universe", "mechanism", "game", "check", "compare", "estimate"],
 )
 def test_what_takes_one_collection_refuses_several(call):
     with pytest.raises(InputError, match=r"must have tables \[universe\] and \[mechanism\]; several collections"):

@@ -69,7 +69,7 @@ def test_kinds_made_for_memory_have_it_unless_they_are_told():
     naive = "[[adversary]]\nname = 'weak'\npopularity = 'uniform'\nknows_memoization = false\n"
     assert scenario("l-grr", "", adversary=naive).memoizes
     for kind, devices in (("grr", ""), ("l-grr", "memoize = false")):
-        with pytest.raises(InputError, match=r"adversary\[0\].knows_memoization: goes only with memoize = true"):
+        with pytest.raises(InputError, match=r"adversary\[0\].knows_memoization: requires memoize = true"):
             scenario(kind, devices, adversary=naive)
 
 
@@ -79,12 +79,12 @@ def test_kinds_made_for_memory_have_it_unless_they_are_told():
         (
             "grr",
             "instantaneous = { kind = 'grr', epsilon = 1 }",
-            "devices.instantaneous: goes only with memoize = true",
+            "devices.instantaneous: requires memoize = true",
         ),
         (
             "grr",
             "memoize = false\ninstantaneous = { kind = 'grr', epsilon = 1 }",
-            "devices.instantaneous: goes only with memoize = true",
+            "devices.instantaneous: requires memoize = true",
         ),
         (
             "grr",
@@ -94,7 +94,7 @@ def test_kinds_made_for_memory_have_it_unless_they_are_told():
         (
             "grr",
             "memoize = true\ninstantaneous = { kind = 'grr', epsilon = 1, epsilon_1 = 1 }",
-            "goes only with noise without",
+            "requires noise without",
         ),
         (
             "grr",

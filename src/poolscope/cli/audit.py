@@ -16,6 +16,7 @@ from poolscope.inference.thresholds import at_least, in_percent
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.collections import CollectionsSummary, collections_text
 from poolscope.metrics.linkability import Linkability
+from poolscope.metrics.multidimensional import sampled_text
 from poolscope.metrics.records import EXPOSING, Record
 from poolscope.metrics.text import linkability_title, mcse_text, percent, range_of, reports_text, summary_text
 from poolscope.scenario.build import build_mechanism
@@ -33,8 +34,11 @@ def print_audit(summary: Summary, report: Path, seconds: float) -> None:
     _attacks(summary).print(console)
     _exposure(summary).print(console)
     if summary.collections:
-        console.say(collections_text(summary.collections))
+        for text in (collections_text(summary.collections), *summary.collections.cautions):
+            console.say(text)
         _contributions(summary.collections).print(console)
+        if summary.collections.sampled_attributes:
+            console.say(sampled_text(summary.collections.sampled_attributes))
     if summary.linkability:
         _linkability(summary.linkability).print(console)
     console.note(f"{counted(summary.users, 'user')}, seed {summary.seed}, {seconds:.1f} s. Report: {report}")

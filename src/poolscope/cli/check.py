@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope.cli.terminal import Terminal
+from poolscope.metrics.collections import TupleEpsilon
 from poolscope.metrics.gates import GateResult
 from poolscope.workflows.check.bounds import GuessBound
 from poolscope.workflows.check.distribution import LikelihoodFit, SupportProbabilityCheck
@@ -48,6 +49,7 @@ def rows(verdict: Verdict) -> list[tuple[str, str]]:
     out = [
         ("declared ε", f"{verdict.declared:g}"),
         ("ε of the stated likelihoods", _exact(verdict)),
+        *_tuples(verdict.multidimensional),
         ("objects", _tried(verdict)),
     ]
     out += _sampled(verdict, verdict.sampled)
@@ -87,6 +89,14 @@ def _exact(verdict: Verdict) -> str:
         return "unknown: too many possible reports to enumerate"
     fits = {True: "", False: "; no probabilities fit it", None: ""}[verdict.exact.consistent]
     return f"{verdict.exact.epsilon:.4g} over all {verdict.exact.reports:,} possible reports{fits}"
+
+
+def _tuples(found: TupleEpsilon | None) -> Iterator[tuple[str, str]]:
+    """Yield the epsilons of a mechanism for several attributes."""
+    if found:
+        yield "ε of whole tuples", f"{found.epsilon:.4g}, exact"
+        yield "ε of tuples that differ in one attribute", f"{found.single_attribute_epsilon:.4g}, exact"
+        yield "ε in the literature", f"{found.claimed_epsilon:.4g}"
 
 
 def _tried(verdict: Verdict) -> str:

@@ -10,6 +10,7 @@ from poolscope.metrics.fitted import Fitted
 from poolscope.metrics.models import json_schema
 from poolscope.paper.runner import Reproduction
 from poolscope.scenario.json_schema import scenario_schema
+from poolscope.workflows.advise.collection_records import CollectionsAdvice
 from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.attack.inspection import Inspection
 from poolscope.workflows.attack.record import AttackRecord
@@ -23,6 +24,7 @@ KINDS = {
     "summary": Summary,
     "comparison": Comparison,
     "advice": Advice,
+    "collections-advice": CollectionsAdvice,
     "reproduction": Reproduction,
     "sweep": SweepPlan,
     "inspection": Inspection,

@@ -2,6 +2,10 @@
 
 Observation counts are days. Every collection is a game of its own, with its own reports per day, and the adversaries
 of all are the same. Outcomes are those of all collections jointly, of each alone, and of all but one.
+
+With a mechanism for tuples, an event has a value in every collection, and all are sent in one report. SPL sends a
+report of each collection. SMP sends one of them, so that the reports of a collection are a part of the events. RS+FD
+and RS+RFD send one and fakes for the others: their reports have a likelihood of their own (`inference.tuples`).
 """
 
 from __future__ import annotations
@@ -15,16 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.core.arrays import Floats, Integers, Keys
+from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.executors import Local
 from poolscope.core.machine import available_memory
 from poolscope.core.randomness import KeyStream, children, collection_keys, user_keys
 from poolscope.devices.policy import ReportedEvents, ReportingPolicy
+from poolscope.devices.protocols import fresh_keys
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import BLOCK_BYTES, MEMORY_SHARE, Game
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import attack_for
 from poolscope.kernels.random import uniforms
+from poolscope.mechanisms.fake_data import SampledWithFakes
+from poolscope.mechanisms.multidimensional import SMP, Multidimensional
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.universe import Universe
 
@@ -110,6 +117,8 @@ class JointGame:
     collections : at least one; the adversaries of all have the same names, in the same order.
     beliefs : (values,) the prior of each adversary.
     observations : increasing days at which outcomes are recorded.
+    tuples : the mechanism that sends all collections in one report; None where each sends its own.
+    policy : the policy of these reports; that of a collection is its part of them.
     """
 
     attribute: str
@@ -120,6 +129,8 @@ class JointGame:
     observations: Sequence[int]
     non_private: bool = True
     threshold: float | None = None
+    tuples: Multidimensional | None = None
+    policy: ReportingPolicy | None = None
 
     recorded = None
     available_users = None
@@ -141,6 +152,11 @@ class JointGame:
         return dict.fromkeys(names, len(self.values))
 
     @property
+    def hidden(self) -> SampledWithFakes | None:
+        """The mechanism for tuples if its reports hide which attribute was sampled, else None."""
+        return self.tuples if isinstance(self.tuples, SampledWithFakes) else None
+
+    @property
     def estimates(self) -> int:
         """Largest number of popularity estimates of an adversary; each plays against a group of users."""
         return max(collection.game.estimates for collection in self.collections)
@@ -152,6 +168,12 @@ class JointGame:
         alone = {one.name: np.arange(count) == c for c, one in enumerate(self.collections)}
         others = {WITHOUT + name: ~used for name, used in alone.items()} if count > 1 else {}
         return {JOINT: np.ones(count, dtype=bool), **alone, **others}
+
+    @cached_property
+    def same_subsets(self) -> dict[str, str]:
+        """The first part of the outcomes with the same collections: of two, all but one is the other alone."""
+        first: dict[bytes, str] = {}
+        return {name: first.setdefault(used.tobytes(), name) for name, used in self.subsets.items()}
 
     def whole_calls(self, users: int) -> int:
         """Return a number of users per block as it is: there are no attacks of one's own."""
@@ -182,7 +204,9 @@ class JointGame:
     def bytes_a_user(self) -> int:
         """Bytes of a user in a block: those of all collections, and the outcomes."""
         outcomes = 64 * len(self.observations) * len(self.pool_counts) * len(self.subsets)
-        return sum(collection.game.bytes_a_user for collection in self.collections) + outcomes
+        columns = [part.empty(1).nbytes for part in self.hidden.parts] if self.hidden else []
+        reports = sum(columns) * self.collections[0].game.horizon
+        return sum(collection.game.bytes_a_user for collection in self.collections) + outcomes + reports
 
     @property
     def block_users(self) -> int:
@@ -224,8 +248,32 @@ def draw_persons(game: JointGame, users: range, seed: int, engine: Local) -> Per
         found["gamma"].append(drawn.gamma)
         found["delta"].append(drawn.delta)
         found["pools"].append(pool)
-        found["sent"].append(one.policy.select_events(np.ascontiguousarray(traces), own))
+        found["sent"].append(_reported(game, index, np.ascontiguousarray(traces), keys, own))
     return Persons(keys=keys, attribute=attribute, **found)
+
+
+def _reported(game: JointGame, index: int, traces: Objects, persons: Keys, own: Keys) -> ReportedEvents:
+    """Return what is sent of a collection: by its own policy, or of the person's tuples."""
+    policy = game.collections[index].game.policy
+    if game.tuples is None:
+        return policy.select_events(traces, own)
+    if not isinstance(game.tuples, SMP):
+        return policy.select_events(traces, persons)
+    # one draw decides which collection is sent
+    assert game.policy is not None
+    sent = game.policy.select_events(traces, persons)
+    which = game.tuples.sampled(fresh_keys(persons[:, None], sent.event_index).ravel()).reshape(sent.objects.shape)
+    chosen = sent.mask & (which == index)
+    lengths = chosen.sum(axis=1)
+    longest = max(1, int(lengths.max(initial=0)))
+    order = np.argsort(~chosen, axis=1, kind="stable")[:, :longest]
+    beyond = np.arange(longest) >= lengths[:, None]
+    return replace(
+        sent,
+        objects=np.take_along_axis(sent.objects, order, axis=1),
+        event_index=np.where(beyond, traces.shape[1], np.take_along_axis(sent.event_index, order, axis=1)),
+        lengths=lengths,
+    )
 
 
 def _drawn(keys: Keys, probability: Floats) -> Integers:

@@ -26,6 +26,9 @@ COLLECTION = "collection"
 #: Log-odds of the true value of the attribute; only with collections.
 LOG_ODDS = "log_odds_true"
 
+#: Share of a user's reports of whose tuples the adversary guesses the sampled attribute; only where reports hide it.
+SAMPLED_CORRECT = "sampled_correct"
+
 #: Monte Carlo standard error of the confidence; only in games where an adversary samples.
 CONFIDENCE_MCSE = "confidence_mcse"
 
@@ -49,3 +52,7 @@ def exposed_columns(threshold: float | None) -> dict[str, float]:
     """Return the columns with the number of reports at which a user was exposed, and the threshold of each."""
     own = {} if threshold is None else {EXPOSED_AT_THRESHOLD: threshold}
     return {column: level for level, column in EXPOSED.items()} | own
+
+
+LOG_ODDS_ADDED = "log_odds_added."
+"""Columns of what each collection adds to the log-odds of a guess, before its name."""

@@ -91,6 +91,12 @@ def fixed_rule(density: Density, reports: int, fine: int = 1) -> Floats:
     return _concatenate_rules(density, [fine * nodes], [np.inf]).rules
 
 
+def gauss_rule(density: Density, nodes: int) -> tuple[Floats, Floats]:
+    """Return nodes x and weights of the rule of this many nodes, or of as many in each piece of a density."""
+    x, _, weight = _checked_rule(density, nodes)
+    return x, weight
+
+
 def _rule_sizes(held: Callable[[int], float], reports: float) -> list[int]:
     """Return the sizes up to the first that resolves any `reports` reports, or is exact for them."""
     enough = next((i for i, nodes in enumerate(RUNGS) if max(held(nodes), 2 * nodes - 1) >= reports), len(RUNGS))

@@ -95,7 +95,7 @@ class Batches(Protocol):
 def blocks(
     source: Batches,
     columns: Columns,
-    universe: Universe,
+    universe: Universe | Mapping[str, Universe],
     *,
     rows: int,
     max_bytes: int = BATCH_BYTES,
@@ -148,13 +148,13 @@ def numeric_columns(columns: Columns) -> list[str]:
     return [called for called, (_, column) in in_file(columns, text=True).items() if column.kind != "object"]
 
 
-def decode(batch: Batch, columns: Columns, universe: Universe) -> dict[str, NDArray[Any]]:
-    """Return the checked columns of a batch."""
-    wanted = in_file(columns, text=batch.text, header=batch.frame.columns)
-    return {
-        name: COLUMN_FORMATS[column.kind].read(batch, called, column, universe)
-        for called, (name, column) in wanted.items()
-    }
+def decode(batch: Batch, columns: Columns, universe: Universe | Mapping[str, Universe]) -> dict[str, NDArray[Any]]:
+    """Return the checked columns of a batch; columns of tuples have a universe each."""
+    found = {}
+    for called, (name, column) in in_file(columns, text=batch.text, header=batch.frame.columns).items():
+        own = universe if isinstance(universe, Universe) else universe[name]
+        found[name] = COLUMN_FORMATS[column.kind].read(batch, called, column, own)
+    return found
 
 
 def users_of(batch: Batch, dtype: pl.DataType | None = None) -> pl.Series:

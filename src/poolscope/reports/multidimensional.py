@@ -21,15 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poolscope.core.arguments import check_integer
-from poolscope.core.arrays import Floats
+from poolscope.core.arrays import Floats, Integers, Map
 from poolscope.core.errors import InputError
-from poolscope.mechanisms.attribute import checked_distribution
+from poolscope.core.randomness import children, generator
+from poolscope.mechanisms.attribute import Attribute, FakedAttribute, checked_distribution
 from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.multidimensional import (
     SAMPLED,
@@ -38,17 +40,48 @@ from poolscope.mechanisms.multidimensional import (
 )
 from poolscope.mechanisms.protocols import FrequencyOracle, ReportColumn, Reports, SupportProbabilities, report_count
 from poolscope.mechanisms.pure import binomial_noise
+from poolscope.mechanisms.unary import Unary
 from poolscope.reports.estimators import Frequencies, unbiased
 
 
-@dataclass(frozen=True)
-class _Marginal:
-    """The reports on one attribute as those of a frequency oracle."""
+@dataclass(frozen=True, eq=False)
+class AttributeOracle:
+    """The reports on one attribute as those of a frequency oracle; of SMP, those for which it was sampled."""
 
-    rates: SupportProbabilities
+    mechanism: Multidimensional
+    attribute: str
+
+    @property
+    def part(self) -> Attribute:
+        return self.mechanism.part(self.attribute)
+
+    @cached_property
+    def rates(self) -> SupportProbabilities:
+        return self.mechanism.attribute_rates(self.attribute)
 
     def score_sum_variance(self, counts: Floats, reports: float) -> Floats:
         return binomial_noise(counts, reports, self.rates.p_star, self.rates.q_star)
+
+    def tally(self, reports: Reports) -> Integers:
+        """Return (1, values) how many reports support each value."""
+        return self.part.randomizer.support_counts(self.part.own(reports))[None]
+
+    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
+        """Simulate the tally of `count` reports on tuples with values drawn from the popularity."""
+        part, own = self.part, self.part.randomizer
+        if not isinstance(part, FakedAttribute):
+            return own.simulate_counts(popularity, count, key, threads)[None]
+        rng, keys = generator(key), children(key, np.arange(1, 3))
+        true = int(rng.binomial(count, 1.0 / self.mechanism.d))
+        fakes: Integers
+        if part.fake is None:
+            fakes = rng.binomial(count - true, own.q_star, size=own.universe)
+        elif isinstance(own, Unary):
+            fakes = own.simulate_counts(part.fake, count - true, keys[1], threads)
+        else:
+            fakes = rng.multinomial(count - true, part.fake)
+        found: Integers = own.simulate_counts(popularity, true, keys[0], threads)
+        return np.add(found, fakes)[None]
 
 
 def attribute_frequencies(mechanism: Multidimensional, reports: Reports) -> dict[str, Frequencies]:
@@ -64,20 +97,42 @@ def attribute_frequencies(mechanism: Multidimensional, reports: Reports) -> dict
     True
     """
     check_multidimensional(mechanism)
-    columns, out = checked_reports(mechanism, reports), {}
-    if isinstance(mechanism, SMP):
-        mechanism.log_weights(columns)
-    for j, part in enumerate(mechanism.parts):
-        some = columns
-        if isinstance(mechanism, SMP):
-            some = {part.name: columns[part.name][columns[SAMPLED] == j]}
-        count = report_count(some)
-        if count == 0:
-            raise InputError("an estimate needs at least one report", value=0, place=part.name)
-        support = part.randomizer.support_counts(part.own(some))
-        marginal = cast(FrequencyOracle, _Marginal(mechanism.attribute_rates(part.name)))
-        out[part.name] = unbiased(marginal, support, count)
-    return out
+    counter = AttributeCounter(mechanism)
+    counter.add(checked_reports(mechanism, reports))
+    return counter.estimate()
+
+
+class AttributeCounter:
+    """Count the reports that support each value of each attribute, block by block."""
+
+    def __init__(self, mechanism: Multidimensional) -> None:
+        self._mechanism = mechanism
+        self._oracles = [AttributeOracle(mechanism, part.name) for part in mechanism.parts]
+        self._tallies: list[Any] = [0] * len(self._oracles)
+        self._counts = [0] * len(self._oracles)
+        self.reports = 0
+
+    def add(self, columns: Reports) -> None:
+        """Add a block of checked reports."""
+        sampled = columns[SAMPLED] if isinstance(self._mechanism, SMP) else None
+        if isinstance(self._mechanism, SMP):
+            # it checks that other columns are empty
+            self._mechanism.log_weights(columns)
+        for j, oracle in enumerate(self._oracles):
+            own = columns[oracle.attribute]
+            some = {oracle.attribute: own if sampled is None else own[sampled == j]}
+            self._tallies[j] = self._tallies[j] + oracle.tally(some)[0]
+            self._counts[j] += report_count(some)
+        self.reports += report_count(columns)
+
+    def estimate(self) -> dict[str, Frequencies]:
+        """Return the estimate of each attribute from all reports so far."""
+        out = {}
+        for oracle, tally, count in zip(self._oracles, self._tallies, self._counts, strict=True):
+            if count == 0:
+                raise InputError("an estimate needs at least one report", value=0, place=oracle.attribute)
+            out[oracle.attribute] = unbiased(cast(FrequencyOracle, oracle), tally, count)
+        return out
 
 
 def attribute_variance(mechanism: Multidimensional, attribute: str, frequencies: ArrayLike, reports: int) -> Floats:

@@ -65,10 +65,11 @@ def build_game(
     threads: Map = map,
     mechanism: Mechanism | None = None,
     attacks: Sequence[Any] = (),
+    oracle: Mechanism | None = None,
 ) -> Game:
     """Build the game of a scenario, or with another mechanism, and with further attacks (`attacks.make_attack`).
 
-    Estimated popularities derive from the run's seed.
+    Estimated popularities derive from the run's seed, and from reports of the `oracle` where it is another mechanism.
     """
     from poolscope.scenario.attacks import attack_adversaries  # it is made of this module
 
@@ -82,7 +83,7 @@ def build_game(
     popularity = None if recorded and not scenario.popularity_table else scenario.true_popularity(universe)
     adversaries = [
         build_adversary(
-            scenario, i, universe, popularity, mechanism, seed, threads, recorded, scenario.attack.estimates
+            scenario, i, universe, popularity, oracle or mechanism, seed, threads, recorded, scenario.attack.estimates
         )
         for i in range(len(scenario.adversaries))
     ]
@@ -258,7 +259,7 @@ def adversary_of(
             universe=universe,
             popularity=believed,
             belief=build_behavior(entry.prior, universe, believed, fitted),
-            phrase=_phrase(entry),
+            phrase=adversary_phrase(entry),
             knows_memoization=entry.knows_memoization,
         )
         for believed in popularities
@@ -266,7 +267,7 @@ def adversary_of(
     return replace(first, redraws=tuple(redraws))
 
 
-def _phrase(entry: AdversaryTable) -> str:
+def adversary_phrase(entry: AdversaryTable) -> str:
     """Return what an adversary assumes of the popularity, and whether it ignores memoization."""
     source = "other reports" if entry.estimate_from is None else f"{entry.estimate_from:,} reports"
     return PHRASES[entry.popularity].format(source) + ("" if entry.knows_memoization else NAIVE)

@@ -1,14 +1,16 @@
 """The tables of a scenario with several collections of one person: ``[attribute]`` and ``[[collection]]``.
 
 A person has an attribute, and in each collection a preferred pool that depends on it. Every collection is a scenario
-of its own, with the users, adversaries and attack of the whole.
+of its own, with the users, adversaries and attack of the whole. With ``[multidimensional]``, all collections are sent
+in one report, a tuple, with one epsilon.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
 
@@ -20,6 +22,7 @@ from poolscope.scenario.tables import (
     Name,
     NotNegative,
     PopularityTable,
+    Positive,
     RelativePath,
     TomlTable,
     UniverseTable,
@@ -38,6 +41,9 @@ SHARED_ADVERSARY = ("name", "popularity", "estimate_from", "method", "prior", "k
 
 PER_COLLECTION = ("universe", "popularity", "mechanism", "devices")
 """Tables that each collection has instead of the scenario."""
+
+COMMON_DEVICES = ("reports_per_day", "sampling_rate", "cap")
+"""Keys of ``[devices]`` that go with ``[multidimensional]``: reports are fresh, under one pseudonym."""
 
 ROW_SUM_TOLERANCE = 1e-6
 """Largest deviation from 1 of a row of a link."""
@@ -87,13 +93,13 @@ class CollectionTable(TomlTable):
 
     Without ``link``, the preferred pool is that of the attribute's value, by name. A number is the probability of that
     pool; otherwise another one is preferred, each with the same probability. A file or a matrix has a row for each
-    value and a column for each pool.
+    value and a column for each pool. With ``[multidimensional]``, ``mechanism`` may name a randomizer by its kind.
     """
 
     name: Name
     universe: UniverseTable
     popularity: PopularityTable | None = None
-    mechanism: MechanismTable
+    mechanism: MechanismTable | None = None
     devices: DevicesTable = DevicesTable()
     link: Link | None = None
 
@@ -104,36 +110,135 @@ class CollectionTable(TomlTable):
         return self
 
 
+Randomizer = Literal["grr", "sue", "oue"]
+"""Kinds of randomizers of an attribute of a tuple."""
+
+RANDOMIZERS: tuple[str, ...] = get_args(Randomizer)
+
+
+Priors = Annotated[
+    Annotated[Literal["uniform", "popularity"], Tag("<name>")] | Annotated[dict[str, RelativePath], Tag("<files>")],
+    Discriminator(lambda value: "<files>" if isinstance(value, dict) else "<name>"),
+]
+"""Distributions of realistic fake data: by name, or a file for each collection."""
+
+
+class MultidimensionalTable(TomlTable):
+    """``[multidimensional]``: all collections of a person in one report, a tuple with a value of each.
+
+    ``epsilon`` holds for whole tuples. ``claimed_epsilon`` instead is what the papers of RS+FD and RS+RFD claim.
+    """
+
+    kind: Literal["spl", "smp", "rs+fd", "rs+rfd"]
+    epsilon: Positive | None = None
+    claimed_epsilon: Positive | None = None
+    randomizer: Randomizer = "grr"
+    fake: Literal["zero", "random"] | None = None
+    priors: Priors | None = None
+
+    @model_validator(mode="after")
+    def _parameters(self) -> Self:
+        if self.epsilon is None and self.claimed_epsilon is None:
+            raise rejection("is missing", key="epsilon")
+        self._only(self.epsilon is None, "claimed_epsilon", "a table without epsilon")
+        self._only(self.kind.startswith("rs+"), "claimed_epsilon", 'kind = "rs+fd" or "rs+rfd"')
+        self._only(self.kind == "rs+fd", "fake", 'kind = "rs+fd"')
+        self._only(self.kind == "rs+rfd", "priors", 'kind = "rs+rfd"')
+        if self.kind == "rs+rfd" and self.priors is None:
+            remedy = 'write priors = "popularity", or a file for each collection'
+            raise rejection("is missing", key="priors", remedy=remedy)
+        return self
+
+    def randomizer_epsilon(self, d: int) -> float:
+        """Return the epsilon of the randomizer of one of d attributes."""
+        if self.epsilon is None:
+            assert self.claimed_epsilon is not None
+            return math.log1p(d * math.expm1(self.claimed_epsilon))
+        return self.epsilon / d if self.kind == "spl" else self.epsilon
+
+
 def check_collections(scenario: Any) -> None:
     """Check the rules between ``[attribute]``, ``[[collection]]`` and the other tables."""
     given = scenario.model_fields_set
     if not scenario.collections:
-        if scenario.attribute is not None:
-            raise rejection("goes only with [[collection]]", key="attribute")
+        for key in ("attribute", "multidimensional"):
+            if getattr(scenario, key) is not None:
+                raise rejection("requires [[collection]]", key=key)
         for field, key in (("universe_table", "universe"), ("mechanism_table", "mechanism")):
             if field not in given:
                 raise rejection("is missing", key=key)
         for i, adversary in enumerate(scenario.adversaries):
             if "links" in adversary.model_fields_set:
-                raise rejection("goes only with [[collection]]", key=f"adversary[{i}].links")
+                raise rejection("requires [[collection]]", key=f"adversary[{i}].links")
         return
     if scenario.attribute is None:
         remedy = 'write [attribute] with a name and values, as ["left", "right"]'
         raise rejection("is missing", key="attribute", remedy=remedy)
     for field in ("universe_table", "popularity_table", "mechanism_table", "devices"):
-        if field in given:
+        if field in given and not (field == "devices" and scenario.multidimensional):
             key = field.removesuffix("_table")
             raise rejection("belongs to a [[collection]] where there are any", key=key, remedy="move it there")
     names = [collection.name for collection in scenario.collections]
     for i, name in enumerate(names):
         if name in names[:i]:
             raise rejection("must be unique", key=f"collection[{i}].name", value=name)
+    if scenario.multidimensional is None:
+        for i, own in enumerate(scenario.collections):
+            if own.mechanism is None:
+                raise rejection("is missing", key=f"collection[{i}].mechanism")
+    else:
+        _check_multidimensional(scenario, names)
     _check_shared(scenario, names)
+
+
+def _check_multidimensional(scenario: Any, names: list[str]) -> None:
+    """Check that collections have nothing that is common to a tuple, and that the common tables fit fresh reports."""
+    table, common = scenario.multidimensional, "is common with [multidimensional]"
+    if len(names) < 2:
+        raise rejection("must be two or more with [multidimensional]", key="collection", value=len(names))
+    for i, own in enumerate(scenario.collections):
+        if "devices" in own.model_fields_set:
+            raise rejection(common, key=f"collection[{i}].devices", remedy="write a table [devices]")
+        if own.name == "user" or (own.name == "sampled" and table.kind == "smp"):
+            rule = "is another column of tuple reports"
+            raise rejection(rule, key=f"collection[{i}].name", value=own.name)
+        if own.mechanism is None:
+            continue
+        for key in own.mechanism.parameters:
+            remedy = "write it in [multidimensional]" if key == "epsilon" else "give the kind alone"
+            raise rejection(common, key=f"collection[{i}].mechanism.{key}", remedy=remedy)
+        if own.mechanism.kind not in RANDOMIZERS:
+            rule = f"must be {', '.join(RANDOMIZERS)} with [multidimensional]"
+            raise rejection(rule, key=f"collection[{i}].mechanism.kind", value=own.mechanism.kind)
+    for key in scenario.devices.model_fields_set:
+        if key not in COMMON_DEVICES:
+            raise rejection("cannot be combined with [multidimensional]", key=f"devices.{key}")
+    if table.fake is not None and set(randomizers_of(scenario)) == {"grr"}:
+        rule = "is for sue and oue: fake values of grr are uniform"
+        raise rejection(rule, key="multidimensional.fake", value=table.fake)
+    for i, adversary in enumerate(scenario.adversaries):
+        if adversary.method not in (None, "linear"):
+            rule = "must be linear with [multidimensional]"
+            raise rejection(rule, key=f"adversary[{i}].method", value=adversary.method)
+    if isinstance(table.priors, dict):
+        for name in table.priors:
+            if name not in names:
+                remedy = did_you_mean(name, names)
+                raise rejection("unknown collection", key=f"multidimensional.priors.{name}", remedy=remedy)
+        for name in names:
+            if name not in table.priors:
+                raise rejection("is missing", key=f"multidimensional.priors.{name}")
+
+
+def randomizers_of(scenario: Any) -> list[str]:
+    """Return the kind of each collection's randomizer."""
+    default = scenario.multidimensional.randomizer
+    return [default if own.mechanism is None else own.mechanism.kind for own in scenario.collections]
 
 
 def _check_shared(scenario: Any, names: list[str]) -> None:
     """Check that the shared tables have only keys that every collection can use."""
-    rule, values = "goes not with [[collection]]", scenario.attribute.values
+    rule, values = "cannot be combined with [[collection]]", scenario.attribute.values
     for key in scenario.users.model_fields_set if scenario.users else ():
         if key not in SHARED_USERS:
             raise rejection(rule, key=f"users.{key}")
@@ -157,7 +262,7 @@ def _check_prior(prior: Any, values: tuple[str, ...], place: str) -> None:
             rule = "must not be fitted or given by the popularity with [[collection]]"
             raise rejection(rule, key=f"{place}.{key}", value=getattr(prior, key))
     if prior.none:
-        raise rejection("goes not with [[collection]]", key=f"{place}.none")
+        raise rejection("cannot be combined with [[collection]]", key=f"{place}.none")
     if isinstance(prior.pools, dict):
         for name in prior.pools:
             if name not in values:
@@ -171,8 +276,14 @@ def _check_prior(prior: Any, values: tuple[str, ...], place: str) -> None:
 
 def several_collections(file: str) -> InputError:
     """Return the error of a command that takes a single collection."""
-    remedy = "several collections are for audit and attack; write one of them as a scenario"
+    remedy = "several collections are for audit, attack, advise and explore; write one of them as a scenario"
     return InputError("must have tables [universe] and [mechanism]", file=file, remedy=remedy)
+
+
+def tuples_unsupported(file: str) -> InputError:
+    """Return the error of a command that takes no ``[multidimensional]``."""
+    remedy = "tuples are for audit, check, estimate and attack"
+    return InputError("must not have a table [multidimensional]", file=file, remedy=remedy)
 
 
 def is_memoizing(tables: Any) -> bool:
@@ -180,23 +291,31 @@ def is_memoizing(tables: Any) -> bool:
     from poolscope.devices.memoized import is_memoized
     from poolscope.devices.registry import MECHANISMS
 
+    if tables.mechanism is None:
+        # an attribute of a tuple
+        return False
     return is_memoized(MECHANISMS.get(tables.mechanism.kind), tables.devices.memoize)
 
 
 def files_of_collections(scenario: Any) -> list[str]:
     """Return the files that collections and their links name."""
-    links = [own.link for own in scenario.collections if isinstance(own.link, str)]
-    return list(dict.fromkeys([name for part in scenario.parts for name in part.named_files] + links))
+    named = [own.link for own in scenario.collections if isinstance(own.link, str)]
+    priors = scenario.multidimensional.priors if scenario.multidimensional else None
+    named += priors.values() if isinstance(priors, dict) else ()
+    return list(dict.fromkeys([name for part in scenario.parts for name in part.named_files] + named))
 
 
 def collection_parts(scenario: Any, make: Callable[[dict[str, Any], dict[str, Any]], Made]) -> Iterator[Made]:
     """Yield each collection as a scenario; errors have the places of the whole."""
-    tables = scenario.to_dict()
+    tables, common = scenario.to_dict(), scenario.multidimensional
     for index, own in enumerate(scenario.collections):
+        made = collection_tables(tables, index, is_memoizing(own))
+        if common is not None:
+            epsilon = common.randomizer_epsilon(len(scenario.collections))
+            made["mechanism"] = {"kind": randomizers_of(scenario)[index], "epsilon": epsilon}
+            made |= {"devices": tables["devices"]} if "devices" in tables else {}
         try:
-            yield make(
-                collection_tables(tables, index, is_memoizing(own)), {"name": own.name, "text": "", "overrides": {}}
-            )
+            yield make(made, {"name": own.name, "text": "", "overrides": {}})
         except InputError as error:
             place = error.place or ""
             if not place.startswith(("adversary", "users")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,32 +20,35 @@ from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.universe import Universe
 from poolscope.scenario.attacks import AttackSpec
 from poolscope.scenario.build import build_game
+from poolscope.scenario.collection_tables import tuples_unsupported
 from poolscope.scenario.scenario import Scenario
 from poolscope.scenario.tables import PriorTable
 
+GameBuilder = Callable[[Scenario, int, Map], Game]
+"""Builds the game of one collection from its scenario and seed."""
 
-def build_joint_game(scenario: Scenario, seed: int, threads: Map = map) -> JointGame:
+
+def build_joint_game(scenario: Scenario, seed: int, threads: Map = map, build: GameBuilder = build_game) -> JointGame:
     """Build the game of the collections of a scenario. Estimated popularities derive from the run's seed."""
     if scenario.attack is None:
         raise scenario.missing("attack")
+    if scenario.multidimensional and build is build_game:
+        # reports of tuples are not those of single collections
+        raise tuples_unsupported(scenario.file)
     assert scenario.attribute is not None
-    values, days = scenario.attribute.values, np.asarray(scenario.attack.observations, dtype=np.int64)
+    values = scenario.attribute.values
     collections = []
-    for index, part in enumerate(scenario.parts):
+    for index, part in enumerate(played_parts(scenario)):
         with located(file=scenario.file, place=f"collection[{index}]"):
             link = link_of(scenario, index, part.universe())
-            rate = part.devices.reports_per_day or 1.0
-            counts = np.unique(np.maximum(events_by(days, rate), 1)).tolist()
-            attack = scenario.attack.model_dump(exclude_unset=True) | {"observations": counts}
-            own = part.replace({"attack": attack}, name=part.name)
-            game = build_game(own, collection_seed(seed, index), threads)
+            game = build(part, collection_seed(seed, index), threads)
         assumed = {
             adversary.name: number_link(adversary.links[part.name], values, part.universe().pool_names)
             for adversary in scenario.adversaries
             if part.name in adversary.links
         }
         if game.policy.reports_per_day is None:
-            game = replace(game, policy=replace(game.policy, reports_per_day=rate))
+            game = replace(game, policy=replace(game.policy, reports_per_day=rate_of(part)))
         collections.append(Collection(name=part.name, game=game, link=link, assumed=assumed))
     users = scenario.users.behavior if scenario.users else None
     return JointGame(
@@ -60,6 +63,25 @@ def build_joint_game(scenario: Scenario, seed: int, threads: Map = map) -> Joint
     )
 
 
+def rate_of(part: Scenario) -> float:
+    """Return the events per day of a collection, one where it does not say."""
+    return part.devices.reports_per_day or 1.0
+
+
+def played_parts(scenario: Scenario) -> list[Scenario]:
+    """Return each collection as a scenario of its own, whose observation counts are events instead of days."""
+    if scenario.attack is None:
+        raise scenario.missing("attack")
+    attack, days = scenario.attack, np.asarray(scenario.attack.observations, dtype=np.int64)
+    parts = []
+    for index, part in enumerate(scenario.parts):
+        counts = np.unique(np.maximum(events_by(days, rate_of(part)), 1)).tolist()
+        own = attack.model_dump(exclude_unset=True) | {"observations": counts}
+        with located(file=scenario.file, place=f"collection[{index}]"):
+            parts.append(part.replace({"attack": own}, name=part.name))
+    return parts
+
+
 def game_of(
     scenario: Scenario,
     seed: int,
@@ -72,7 +94,11 @@ def game_of(
         return build_game(scenario, seed, threads, mechanism, attacks=attacks)
     if mechanism is not None or attacks:
         place = "attacks" if mechanism is None else "mechanism"
-        raise InputError("goes with one collection alone", file=scenario.file, place=place)
+        raise InputError("requires a single collection", file=scenario.file, place=place)
+    if scenario.multidimensional:
+        from poolscope.scenario.multidimensional import build_tuple_game  # it is made of this module
+
+        return build_tuple_game(scenario, seed, threads)
     return build_joint_game(scenario, seed, threads)
 
 
@@ -82,6 +108,16 @@ def attribute_prior(table: PriorTable | None, values: Sequence[str]) -> Floats:
     prior: Floats = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
     prior /= prior.sum()
     return prior
+
+
+def assumed_link(scenario: Scenario, index: int, adversary: int) -> Floats:
+    """Return the link (values, pools) of a collection that an adversary assumes: its own, or else the true one."""
+    assert scenario.attribute is not None
+    part, entry = scenario.parts[index], scenario.adversaries[adversary]
+    with located(file=scenario.file, place=f"collection[{index}]"):
+        if part.name in entry.links:
+            return number_link(entry.links[part.name], scenario.attribute.values, part.universe().pool_names)
+        return link_of(scenario, index, part.universe())
 
 
 def link_of(scenario: Scenario, index: int, universe: Universe) -> Floats:

@@ -9,6 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from poolscope.core.validation import NUMBER
 from poolscope.devices.registry import MECHANISMS
+from poolscope.scenario.collection_tables import RANDOMIZERS
 from poolscope.scenario.scenario import Scenario
 from poolscope.scenario.tables import FILE_PARAMETERS
 
@@ -36,9 +37,26 @@ def scenario_schema() -> dict[str, Any]:
         "description": "``[mechanism]``: a kind and its parameters.",
         "oneOf": [mechanism_schema(kind) for kind in sorted(MECHANISMS)],
     }
-    # a scenario of one collection has these tables, one of several has them in each
+    # a scenario of one collection has these tables, one of several has them in each or in [multidimensional]
     found["properties"]["mechanism"] = {"$ref": "#/$defs/MechanismTable"}
-    found["anyOf"] = [{"required": ["universe", "mechanism"]}, {"required": ["attribute", "collection"]}]
+    own = {"items": {"required": ["mechanism"]}}
+    found["anyOf"] = [
+        {"required": ["universe", "mechanism"]},
+        {"required": ["attribute", "collection"], "properties": {"collection": own}},
+        {"required": ["attribute", "collection", "multidimensional"]},
+    ]
+    definitions["CollectionTable"]["properties"]["mechanism"] = {
+        "anyOf": [
+            {"$ref": "#/$defs/MechanismTable"},
+            {
+                "description": "With [multidimensional], the randomizer of this collection.",
+                "type": "object",
+                "properties": {"kind": {"enum": list(RANDOMIZERS)}},
+                "required": ["kind"],
+                "additionalProperties": False,
+            },
+        ]
+    }
     return {"$schema": GenerateJsonSchema.schema_dialect, **_shortened(found), "$defs": definitions}
 
 

@@ -87,9 +87,8 @@ class Scenario(TomlTable):
     devices: DevicesTable = DevicesTable()
     users: UsersTable | None = None
     attribute: several.AttributeTable | None = None
-    collections: Annotated[tuple[several.CollectionTable, ...], Field(strict=False)] = Field(
-        default=(), alias="collection"
-    )
+    collections: Annotated[tuple[several.CollectionTable, ...], Field(strict=False, alias="collection")] = ()
+    multidimensional: several.MultidimensionalTable | None = None
     adversaries: Annotated[tuple[AdversaryTable, ...], Field(strict=False)] = Field(default=(), alias="adversary")
     attack: AttackTable | None = None
     _source: _Source = PrivateAttr(default_factory=_Source)
@@ -176,9 +175,7 @@ class Scenario(TomlTable):
             names.add(adversary.name)
             if "knows_memoization" in adversary.model_fields_set and not self.memoizes:
                 key = f"adversary[{i}].knows_memoization"
-                raise rejection(
-                    "goes only with memoize = true in [devices]", key=key, value=adversary.knows_memoization
-                )
+                raise rejection("requires memoize = true in [devices]", key=key, value=adversary.knows_memoization)
             if numbered and adversary.popularity == "given" and adversary.file is None:
                 key = f"adversary[{i}].popularity"
                 raise rejection("must have a file to be 'given'", key=key, remedy=remedy)

@@ -95,7 +95,7 @@ class TomlTable(BaseModel):
     def _only(self, condition: bool, key: str, why: str) -> None:
         """Check that ``key`` is given only where the condition holds."""
         if key in self.model_fields_set and not condition:
-            raise rejection(f"goes only with {why}", key=key, value=getattr(self, key))
+            raise rejection(f"requires {why}", key=key, value=getattr(self, key))
 
     def _exactly(self, condition: bool, key: str, why: str) -> None:
         """Check that ``key`` is given if and only if the condition holds."""
@@ -329,7 +329,7 @@ class UsersTable(TomlTable):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         for key in ("count", "sigma", "behavior", "edges", "none", "habits", "change"):
-            self._only(self.traces is None, key, "synthetic users, not with traces")
+            self._only(self.traces is None, key, "synthetic users, not traces")
         self._only(not self.sigma, "habits", "sigma = 0, as both are a user's own popularity")
         if self.behavior is not None and self.behavior.none:
             raise rejection("is a key of an adversary's prior", key="behavior.none", remedy="write [users] none")

@@ -11,10 +11,12 @@ import numpy as np
 import polars as pl
 
 from poolscope.core.arguments import checked
+from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import (
     Data,
+    Destination,
     SourceOptions,
     delivered,
     destination_of,
@@ -25,10 +27,12 @@ from poolscope.core.tables import (
 )
 from poolscope.population.universe import Universe
 from poolscope.reports.checks import ReportChecks
-from poolscope.reports.estimators import Frequencies
+from poolscope.reports.estimators import LINEAR, Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_names, row_bytes, rows_within
 from poolscope.reports.frequencies import FrequencyCounter
+from poolscope.reports.multidimensional import AttributeCounter
 from poolscope.scenario.build import build_device, build_mechanism
+from poolscope.scenario.multidimensional import build_multidimensional, tuple_columns
 from poolscope.scenario.scenario import Scenario
 
 
@@ -85,7 +89,7 @@ def estimate(
     out : the table, Parquet or CSV by its ending, or an address as of `attack`. Its columns: ``object``, ``pool`` (null
         for a neutral object), ``count`` and ``standard_error`` of the reports made from it (null with "ridge"),
         ``popularity`` (the counts projected to the simplex) and ``frequency`` (the counts as shares, which may be
-        negative).
+        negative). Of tuple reports, a column ``collection`` comes first; the count is of reports on the collection.
     method : "linear", "regression", "ridge" or "ibu"; by default chosen for the mechanism (`poolscope.frequencies`).
     out_table, overwrite : as of `attack`.
     raw : whether CSV cells that a spreadsheet would execute are left as they are; otherwise they are escaped.
@@ -103,6 +107,10 @@ def estimate(
     options = SourceOptions.of(columns, time, allow_network, query)
     inputs = scenario.input_paths(*local_paths(reports))
     place = destination_of(out, out_table, options, data=reports, overwrite=overwrite, inputs=inputs)
+    if scenario.multidimensional:
+        made = _estimate_tuples(reports, scenario, options, place, method, progress)
+        _deliver(made.table, place, raw)
+        return made
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     counting = FrequencyCounter(mechanism, engine or Local(), method)
@@ -119,15 +127,58 @@ def estimate(
         warnings.warn(f"{label_of(reports)}: {line}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)
-    if place is not None:
-        with delivered(place) as target, writing(target, raw=raw) as parts:
-            parts.write(0, table)
+    _deliver(table, place, raw)
     return Estimated(
         reports=found.reports,
         objects=universe.size,
         n_detected=None if found.errors is None else int((found.counts > 2 * found.errors).sum()),
         method=found.method,
         table=table,
+    )
+
+
+def _deliver(table: pl.DataFrame, place: Destination | None, raw: bool) -> None:
+    if place is not None:
+        with delivered(place) as target, writing(target, raw=raw) as parts:
+            parts.write(0, table)
+
+
+def _estimate_tuples(
+    reports: Data,
+    scenario: Scenario,
+    options: SourceOptions,
+    place: Destination | None,
+    method: str | None,
+    progress: Progress,
+) -> Estimated:
+    """Estimate the popularity of the objects of each collection from tuple reports."""
+    if method not in (None, LINEAR):
+        raise InputError("must be linear with [multidimensional]", value=method, place="method")
+    mechanism, universes = build_multidimensional(scenario), {part.name: part.universe() for part in scenario.parts}
+    counting, own = AttributeCounter(mechanism), tuple_columns(mechanism, universes)
+    rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(own))
+    # the column of the sampled attribute has no objects
+    known = {**dict.fromkeys(own, next(iter(universes.values()))), **universes}
+    with opened(reports, report_names(own), options, beside=place.folder if place else None) as source:
+        for users, block in blocks(source, own, known, rows=rows):
+            with located(file=label_of(reports)):
+                counting.add(block)
+            progress.tick(len(users))
+    with located(file=label_of(reports)):
+        found = counting.estimate()
+    tables = [
+        popularity_table(universes[name], one).select(
+            pl.lit(name).alias("collection"), pl.col("object").cast(pl.String), pl.exclude("object")
+        )
+        for name, one in found.items()
+    ]
+    detected = [int((one.counts > 2 * one.errors).sum()) for one in found.values() if one.errors is not None]
+    return Estimated(
+        reports=counting.reports,
+        objects=sum(mechanism.sizes),
+        n_detected=sum(detected),
+        method=LINEAR,
+        table=pl.concat(tables),
     )
 
 

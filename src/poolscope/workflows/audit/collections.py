@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -18,6 +18,7 @@ from poolscope.metrics.collections import (
     collection_columns,
     collection_record,
     contributions_of,
+    overconfidence_of,
     success_bound_of,
     total_epsilon,
 )
@@ -28,6 +29,7 @@ from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.run_folder import Manifest, ScenarioText, Summary
+from poolscope.workflows.audit.tuples import tuples_in_words, with_tuples
 
 
 def joint_summary_of(scenario: Scenario, game: JointGame, manifest: Manifest, outcomes: OutcomeFiles) -> Summary:
@@ -37,10 +39,8 @@ def joint_summary_of(scenario: Scenario, game: JointGame, manifest: Manifest, ou
         descriptions[NON_PRIVATE] = "sees the objects themselves"
     with located(file=scenario.file):
         records, by_value = _records(game, manifest, outcomes)
-    collections = [
-        collection_record(own, table.mechanism.kind)
-        for own, table in zip(game.collections, scenario.collections, strict=True)
-    ]
+    kinds = [part.mechanism.kind for part in scenario.parts]
+    collections = [collection_record(own, kind) for own, kind in zip(game.collections, kinds, strict=True)]
     column = EXPOSED[DEFAULT_THRESHOLD] if game.threshold is None else EXPOSED_AT_THRESHOLD
     threshold = DEFAULT_THRESHOLD if game.threshold is None else game.threshold
     columns = outcomes.with_estimate_column(collection_columns(column, outcomes.columns))
@@ -48,7 +48,8 @@ def joint_summary_of(scenario: Scenario, game: JointGame, manifest: Manifest, ou
     contributions, exposures = [], []
     for adversary in game.pool_counts:
         for n in game.observations:
-            rows = {subset: files.of((adversary, n), columns) for subset, files in parts.items()}
+            read = {subset: parts[subset].of((adversary, n), columns) for subset in set(game.same_subsets.values())}
+            rows = {subset: read[same] for subset, same in game.same_subsets.items()}
             added, exposure = contributions_of(rows, adversary, n, column, threshold)
             contributions += added
             exposures.append(exposure)
@@ -59,7 +60,14 @@ def joint_summary_of(scenario: Scenario, game: JointGame, manifest: Manifest, ou
         epsilon_year=total_epsilon(collections, "year"),
         contributions=tuple(contributions),
         exposures=tuple(exposures),
+        cautions=tuple(
+            text
+            for record in records
+            if record.collection == JOINT and record.n == game.horizon
+            for text in overconfidence_of(game, record, _mean_confidence(parts[JOINT], record))
+        ),
     )
+    about, in_words = with_tuples(about, game, outcomes), tuples_in_words if game.tuples else collections_in_words
     return Summary(
         scenario=ScenarioText(**scenario.about() | scenario.dump()),
         seed=manifest.seed,
@@ -68,7 +76,7 @@ def joint_summary_of(scenario: Scenario, game: JointGame, manifest: Manifest, ou
         pools=list(game.values),
         horizon=game.horizon,
         unit="day",
-        devices=[*_in_words(scenario, game), _total_in_words(about)],
+        devices=[*in_words(kinds, game), total_in_words(about)],
         adversaries=descriptions,
         results=Records(records),
         pool_results=tuple(by_value),
@@ -81,24 +89,34 @@ def _records(game: JointGame, manifest: Manifest, outcomes: OutcomeFiles) -> tup
     """Return the records of every subset, and those by value of the attribute from all collections."""
     from poolscope.workflows.audit.audit import records_of
 
-    records, by_value = [], []
-    for subset, used in game.subsets.items():
+    found: dict[str, list[Record]] = {}
+    by_value: list[PoolRecord] = []
+    for subset, same in game.same_subsets.items():
+        if same != subset:
+            found[subset] = [replace(record, collection=subset) for record in found[same]]
+            continue
+        found[subset], used = [], game.subsets[subset]
         for record, pools in records_of(replace(outcomes, collection=subset), game.view(), manifest, game.threshold):
             bound = success_bound_of(game, used, record.adversary, record.n)
-            records.append(replace(record, collection=subset, success_bound=bound))
+            found[subset].append(replace(record, collection=subset, success_bound=bound))
             by_value += pools if subset == JOINT else []
-    return records, by_value
+    return [record for records in found.values() for record in records], by_value
 
 
-def _in_words(scenario: Scenario, game: JointGame) -> Iterator[str]:
-    """Yield what each collection is, and who plays."""
-    for own, table in zip(game.collections, scenario.collections, strict=True):
+def _mean_confidence(joint: OutcomeFiles, record: Record) -> float:
+    return float(joint.of((record.adversary, record.n), ("confidence",))["confidence"].to_numpy().mean())
+
+
+def collections_in_words(kinds: Sequence[str], game: JointGame) -> Iterator[str]:
+    """Yield what each collection is, given the names of the mechanisms, and who plays."""
+    for own, kind in zip(game.collections, kinds, strict=True):
         epsilon = describe_epsilon([epsilon_of(own.game)], own.game.policy)
-        yield "; ".join([f"{own.name}: {table.mechanism.kind}, {epsilon}", *devices_in_words(own.game)])
+        yield "; ".join([f"{own.name}: {kind}, {epsilon}", *devices_in_words(own.game)])
     yield users_in_words(game.collections[0].game)
 
 
-def _total_in_words(about: CollectionsSummary) -> str:
+def total_in_words(about: CollectionsSummary) -> str:
+    """Return the sums of epsilon over all collections."""
     if about.epsilon_day is None or about.epsilon_year is None:
         return "all collections: the epsilons of memoized responses do not add up over time"
     return f"all collections: ε = {about.epsilon_day:,.4g} per day, {about.epsilon_year:,.6g} per year"

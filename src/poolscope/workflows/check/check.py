@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -28,11 +29,11 @@ from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.mechanisms.custom import Adapted, CustomMechanism, adapt
 from poolscope.mechanisms.protocols import Mechanism
-from poolscope.mechanisms.pure import (
-    declared_columns,
-)
+from poolscope.mechanisms.pure import declared_columns
+from poolscope.metrics.multidimensional import tuple_epsilon
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_mechanism
+from poolscope.scenario.multidimensional import build_multidimensional, tuple_label
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.check.bounds import (
     BoundPlan,
@@ -314,9 +315,7 @@ def check(
     ):
         rule = "must be a scenario or a mechanism, which has universe and obfuscate"
         raise InputError(rule, value=what, remedy="one of your own: poolscope.mechanisms.adapt(mine, universe)")
-    known = what.universe() if isinstance(what, Scenario) else universe if isinstance(universe, Universe) else None
-    mechanism = build_mechanism(what, what.universe()) if isinstance(what, Scenario) else _with_universe(what, universe)
-    label = _object_labels(known)
+    mechanism, known, label = _subject(what, universe)
     chosen = _requested_objects(mechanism.universe, known, objects, pools, seed)
     sampler = Sampler(mechanism=mechanism, objects=chosen or (0,), seed=seed)
     screening = draw_screening(sampler, samples // SCREENING_PART, chosen)
@@ -344,13 +343,24 @@ def check(
         screened=len(screening.objects),
         confidence=level,
         distribution_confidence=others,
+        multidimensional=tuple_epsilon(mechanism),
     )
+
+
+def _subject(what: Any, universe: Universe | int | None) -> tuple[Mechanism, Universe | None, Any]:
+    """Return the mechanism to check, the universe that names its objects, and a function that labels them."""
+    if isinstance(what, Scenario) and what.multidimensional:
+        tuples, parts = build_multidimensional(what), [part.universe() for part in what.parts]
+        return tuples, None, partial(tuple_label, tuples, parts)
+    known = what.universe() if isinstance(what, Scenario) else universe if isinstance(universe, Universe) else None
+    mechanism = build_mechanism(what, what.universe()) if isinstance(what, Scenario) else _with_universe(what, universe)
+    return mechanism, known, _object_labels(known)
 
 
 def _name_of(what: Any) -> str:
     """Return the name of a mechanism: its kind in a scenario, else the name of its class."""
     if isinstance(what, Scenario):
-        return what.mechanism.kind
+        return what.multidimensional.kind if what.multidimensional else what.mechanism.kind
     return type(what.mechanism if isinstance(what, Adapted) else what).__name__
 
 

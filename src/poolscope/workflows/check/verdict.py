@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import computed_field
 
+from poolscope.metrics.collections import TupleEpsilon
 from poolscope.metrics.models import Real, Result, UnknownReal, result
 from poolscope.workflows.check.bounds import (
     GuessBound,
@@ -102,6 +103,7 @@ class Verdict(Result):
     universe : how many objects there are; screened : how many of them were screened for conspicuous ones.
     confidence : of the lower bounds, all together; distribution_confidence : of the comparisons with the stated
         distribution and the tests of independence, all together.
+    multidimensional : the epsilons of a mechanism for several attributes, whose objects are tuples; else None.
 
     Examples
     --------
@@ -121,6 +123,7 @@ class Verdict(Result):
     screened: int
     confidence: Real
     distribution_confidence: Real
+    multidimensional: TupleEpsilon | None = None
 
     @property
     def lower_bound(self) -> LowerBound | None:

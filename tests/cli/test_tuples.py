@@ -1,0 +1,106 @@
+"""The commands on a scenario with ``[multidimensional]``, as a person types them."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from cases.command_line import poolscope
+
+from poolscope.cli.schemas import schema_of
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "rs-fd.toml"
+REPORTS = "user,emoji,domain,word\n" + "ann,0,1,0\n" * 12 + "bob,2,3,1\n" * 12
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "mine.toml").write_text(EXAMPLE.read_text())
+    (tmp_path / "reports.csv").write_text(REPORTS)
+    return tmp_path
+
+
+def test_check_shows_three_epsilons(folder):
+    done = poolscope("check", "mine.toml", "--samples", "2000", "--seed", "1", cwd=folder, COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "ε of whole tuples",
+        "3.004, exact",
+        "2.238, exact",
+        "ε in the literature",
+        "no violation of ε = 3.00406",
+    ):
+        assert text in done.stdout
+    done = poolscope("check", "mine.toml", "--samples", "1000", "--json", cwd=folder)
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, schema_of("verdict"))
+    assert found["multidimensional"]["claimed_epsilon"] == pytest.approx(2.0)
+    assert found["exact"]["epsilon"] == pytest.approx(3.004, abs=5e-4)
+
+
+def test_audit_says_how_often_the_sampled_attribute_is_guessed(folder):
+    done = poolscope("audit", "mine.toml", "--users", "20", "--observations", "2,4", cwd=folder, COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    assert "adversary guesses the sampled attribute of" in done.stdout
+    assert "a guess without reports is correct for 33%" in done.stdout
+    assert "the literature claims ε = 2" in done.stdout
+
+
+def test_estimate_lists_collections(folder):
+    done = poolscope("estimate", "reports.csv", "--scenario", "mine.toml", "--out", "popularity.csv", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "collection" in done.stdout
+    assert "24 reports, 17 objects" in done.stdout
+    assert (folder / "popularity.csv").read_text().startswith("collection,object,pool,count,")
+
+
+def test_attack_takes_one_table(folder):
+    done = poolscope(
+        "attack",
+        "reports.csv",
+        "--scenario",
+        "mine.toml",
+        "--out",
+        "posteriors.csv",
+        "--observations",
+        "7,12",
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "n counts days." in done.stdout
+    rows = (folder / "posteriors.csv").read_text().splitlines()
+    assert rows[0] == "user,adversary,n,guess,confidence,posterior.left,posterior.right"
+    assert len(rows) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["attack", "reports.csv", "--user", "ann"], "--user: cannot be combined with [multidimensional], got 'ann'"),
+        (["attack", "reports.csv", "--link-fdr", "0.1"], "--link-fdr: cannot be combined with [multidimensional]"),
+        (["attack", "--reports", "emoji=reports.csv"], "has one report for all collections; give one file"),
+        (["estimate", "reports.csv", "--method", "ibu"], "method: must be linear with [multidimensional]"),
+        (["inspect", "reports.csv"], "must have tables [universe] and [mechanism]"),
+        (["obfuscate", "reports.csv", "--out", "x.parquet"], "must have tables [universe] and [mechanism]"),
+    ],
+)
+def test_what_is_not_supported_is_one_line(folder, arguments, message):
+    done = poolscope(*arguments, "--scenario", "mine.toml", cwd=folder)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compare", "mine.toml", "--mechanism", "grr", "--epsilon", "1"],
+        ["advise", "mine.toml", "--max-exposed", "0.1"],
+        ["sweep", "mine.toml", "--vary", "mechanism.epsilon=1,2", "--out", "runs"],
+        ["audit", "mine.toml", "--epsilon", "1"],
+    ],
+)
+def test_other_commands_refuse_tuples(folder, arguments):
+    done = poolscope(*arguments, cwd=folder)
+    assert done.returncode == 2, done.stdout
+    assert len(done.stderr.strip().splitlines()) == 1
