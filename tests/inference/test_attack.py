@@ -7,6 +7,7 @@ import pytest
 from cases.memoized import STRONG, traces_of
 
 from poolscope.core.errors import InputError
+from poolscope.inference.adversary import Adversary, report_likelihoods, stacked_pool_weights
 from poolscope.inference.attack import attack_for, posterior
 from poolscope.inference.independent import IndependentReportsAttack
 from poolscope.inference.memoized.attack import MemoizedReportsAttack
@@ -90,3 +91,35 @@ def test_bad_counts(device):
         posterior(device, reports, STRONG, observations=[3, -1])
     with pytest.raises(InputError, match="lengths must add up to the 2 reports, got 3"):
         posterior(device, reports, STRONG, lengths=np.array([3]))
+
+
+def test_adversaries_side_by_side_have_their_own_columns():
+    weak = Adversary.weak(STRONG.universe)
+    keys, _, traces = traces_of(3, 5)
+    reports = reports_of(Fresh(CMS), traces, keys)
+    together, columns = stacked_pool_weights([STRONG, weak])
+    both = CMS.mass(reports, together)
+    for adversary, own in zip((STRONG, weak), columns, strict=True):
+        alone, _ = stacked_pool_weights([adversary])
+        np.testing.assert_allclose(both[:, own], CMS.mass(reports, alone), rtol=1e-12)
+    assert not np.allclose(both[:, columns[0]], both[:, columns[1]])
+
+
+def test_a_pool_without_popularity_is_uniform():
+    """An estimate may be zero for every object of a pool."""
+    universe = STRONG.universe
+    first = universe.pool_of == 0
+    unseen = replace(STRONG, popularity=np.where(first, 0.0, STRONG.popularity))
+    weights, _ = stacked_pool_weights([unseen])
+    np.testing.assert_allclose(weights.weights[0, first], 1 / first.sum())
+    known, _ = stacked_pool_weights([STRONG])
+    np.testing.assert_allclose(weights.weights[0, ~first], known.weights[0, ~first])
+
+
+def test_no_preferred_pool_has_the_likelihood_of_neutral_objects():
+    mass = np.linspace(0.1, 0.4, STRONG.k + 1)[None]
+    unsure = replace(STRONG, belief=replace(STRONG.belief, none=0.3))
+    for adversary, columns in ((STRONG, mass[:, 1:]), (unsure, np.append(mass[:, 1:], mass[:, :1], axis=1))):
+        own, likelihood = report_likelihoods(CMS, adversary, mass)
+        np.testing.assert_array_equal(own, columns)
+        np.testing.assert_allclose(likelihood, CMS.likelihood_offset + CMS.likelihood_scale * columns)

@@ -15,7 +15,7 @@ from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.users import calibrated
-from poolscope.inference.custom import AttackContext, Calibrated, with_attack
+from poolscope.inference.custom import AttackContext, Calibrated, custom_posteriors, with_attack
 from poolscope.metrics.calibration import ece, ece_null_p95
 
 UNIVERSE = ps.Universe.sized(40, {"a": 8, "b": 8, "c": 8})
@@ -280,3 +280,29 @@ def test_outcomes_of_given_posteriors_feed_every_metric():
 def test_wrong_posteriors_and_truths_make_no_outcomes(posterior, truth, rule):
     with pytest.raises(InputError, match=rule):
         ps.outcomes_of("mine", posterior, truth, [5])
+
+
+def test_the_nearest_profile_is_that_of_the_preferred_pool():
+    """Of most users, more than guessing at random could reach."""
+    users = 200
+    drawn = ps.simulate(GAME, users, SEED)
+    context = AttackContext(adversary=STRONG, device=GAME.device, keys=user_keys(SEED, np.arange(users)))
+    scores = ps.attacks.NearestProfile().scores(drawn.reports, drawn.lengths, [20], context)
+    right = (scores[:, 0].argmax(axis=1) == drawn.truth.pool).mean()
+    assert right > 1 / 3 + 4 * (2 / 9 / users) ** 0.5
+
+
+def test_users_without_reports_have_the_prior():
+    adversary = with_attack(STRONG, Returning(lambda u, o: np.tile([0.8, 0.1, 0.1], (u, o, 1))))
+    keys = user_keys(SEED, np.arange(2))
+    found = custom_posteriors(adversary, GAME.device, {"value": np.zeros(3)}, np.array([0, 3]), [2, 3], keys)
+    np.testing.assert_allclose(found[0], 1 / 3)
+    np.testing.assert_allclose(found[1], [[0.8, 0.1, 0.1]] * 2)
+
+
+def test_an_attack_meets_every_estimate():
+    redraws = tuple(replace(STRONG, popularity=POPULARITY**p) for p in (0.9, 1.1))
+    made = with_attack(replace(STRONG, redraws=redraws), Mixing())
+    assert [one.attack for one in made.redraws] == [made.attack] * 2
+    for one, other in zip(made.redraws, redraws, strict=True):
+        np.testing.assert_array_equal(one.popularity, other.popularity)

@@ -1,19 +1,25 @@
 """The attack on the reports of several collections: users matched by name, days, the truth, and one user's story."""
 
+import json
+
 import numpy as np
 import polars as pl
 import pytest
 from cases.collections import DOMAINS, EMOJIS, WORDS, scenario
+from jsonschema import Draft202012Validator
+from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 import poolscope as ps
 from poolscope.cli.commands import app
+from poolscope.cli.schemas import schema_of
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.game.collections import draw_persons
 from poolscope.inference.joint import joint_posterior
 from poolscope.scenario.collections import build_joint_game
-from poolscope.workflows.attack.collections import attack_user_collections
+from poolscope.workflows.attack import collections as joint
+from poolscope.workflows.attack.collection_user import attack_user_collections
 
 USERS = 30
 PRIOR = {"left": 2.0, "right": 1.0}
@@ -71,6 +77,8 @@ def test_posteriors_are_products_of_single_attacks(files, tmp_path):
         assert row["confidence"] == pytest.approx(expected.max())
         assert row["guess"] == found.attribute.values[int(expected.argmax())]
         assert row["n"] == row["n.emojis"] + row["n.domains"]
+    assert table.filter(pl.col("user") == "u0")["n.emojis"].to_list() == [6, 20, 40]
+    assert table.filter(pl.col("user") == "u0")["n.domains"].to_list() == days
     assert table.filter(pl.col("user") == "u3")["n.domains"].to_list() == [0, 0, 0]
     assert table.filter(pl.col("user") == "u4")["n.emojis"].to_list() == [0, 0, 0]
     assert table.filter(pl.col("user") == "u5")["n.emojis"].to_list() == [3, 3, 3]
@@ -151,7 +159,7 @@ def test_the_command_takes_a_file_for_each_collection(files, tmp_path):
         (["--reports", "emoji=x.parquet"], "unknown collection, got 'emoji'; did you mean 'emojis'?"),
         (["--reports", "emojis=x.parquet"], "there is no such file"),
         (["--reports", "emojis=x.parquet", "--reports", "emojis=y.parquet"], "a collection must have one file"),
-        (["--reports", "emojis=x.parquet", "--link-fdr", "0.1"], "goes not with `reports`"),
+        (["--reports", "emojis=x.parquet", "--link-fdr", "0.1"], "cannot be combined with `reports`"),
         (["x.parquet", "--reports", "emojis=x.parquet"], "must have a file of reports, or"),
         ([], "must have a file of reports, or"),
     ],
@@ -178,3 +186,162 @@ def test_a_link_assumed_by_an_adversary_is_used(files, tmp_path):
     assert pl.read_parquet(tmp_path / "none.parquet")["confidence"].to_numpy() == pytest.approx(2 / 3)
     ps.attack_collections({"emojis": made["emojis"]}, found, out=tmp_path / "some.parquet")
     assert pl.read_parquet(tmp_path / "some.parquet")["confidence"].max() > 0.7
+
+
+def test_reports_beyond_a_cap_do_not_count():
+    capped = {**EMOJIS, "devices": {"reports_per_day": 2, "cap": 12}}
+    one, other = scenario(capped, DOMAINS).parts
+    assert joint._counts(one, [3, 10, 20]) == [6, 12, 12]
+    assert joint._counts(other, [3, 10, 20]) == [3, 10, 20]
+
+
+def test_users_may_be_read_in_batches_of_any_size(files, tmp_path, monkeypatch):
+    found, made, folder = files
+    asked = {"ground_truth": folder / "truth.csv", "top": 4}
+    whole = ps.attack_collections(made, found, out=tmp_path / "whole.parquet", **asked)
+    for rows in (1, 7):
+        monkeypatch.setattr("poolscope.workflows.attack.collection_join.BATCH_ROWS", rows)
+        some = ps.attack_collections(made, found, out=tmp_path / f"{rows}.parquet", **asked)
+        assert_frame_equal(pl.read_parquet(tmp_path / f"{rows}.parquet"), pl.read_parquet(tmp_path / "whole.parquet"))
+        assert some.results == whole.results
+        assert [row["user"] for row in some.top] == [row["user"] for row in whole.top]
+        assert [(one.precision, one.guessed) for one in some.evaluation] == [
+            (one.precision, one.guessed) for one in whole.evaluation
+        ]
+        assert [row["user"] for row in some.preview] == [row["user"] for row in whole.preview]
+        assert some.exposure.equals(whole.exposure)
+
+
+def test_summaries_are_sums_over_the_table(files, tmp_path):
+    found, made, _ = files
+    result = ps.attack_collections(made, found, out=tmp_path / "p.parquet")
+    table = pl.read_parquet(tmp_path / "p.parquet")
+    last = table.filter(pl.col("n") == pl.col("n").max().over("user"))["confidence"]
+    row = result.results[-1]
+    assert row.confidence == pytest.approx(last.mean(), abs=1e-9)
+    assert row.confident_at_threshold == {level: int((last >= level).sum()) for level in row.confident_at_threshold}
+    for one in row.expected:
+        assert one.users == (last >= one.level).sum()
+        assert one.correct == pytest.approx(last.filter(last >= one.level).sum(), abs=1e-9)
+    exposed = table.group_by("user").agg(pl.col("confidence").max())["confidence"]
+    at = result.exposure.filter((pl.col("n") == 20) & (pl.col("threshold") == 0.5))
+    assert at["share"].item() == (exposed >= 0.5).mean()
+    assert result.exposure.filter(pl.col("n") < 3)["share"].max() == 0, "before the first day of guesses"
+
+
+def test_what_each_collection_adds_to_the_log_odds_of_a_guess(files, tmp_path):
+    found, made, _ = files
+    result = ps.attack_collections(made, found, top=3, why=True)
+
+    def odds(row, value):
+        p = row[f"posterior.{value}"]
+        return np.log(p / (1 - p))
+
+    for name in made:
+        ps.attack_collections({name: made[name]}, found, out=tmp_path / f"{name}.parquet")
+    tables = {name: pl.read_parquet(tmp_path / f"{name}.parquet") for name in made}
+    for row in result.top:
+        for name, other in (("emojis", "domains"), ("domains", "emojis")):
+            alone = tables[other].filter((pl.col("user") == row["user"]) & (pl.col("n") <= row[f"n.{other}"]))
+            value = row["guess"]
+            expected = odds(row, value) - odds(alone.sort("n").row(-1, named=True), value)
+            assert row[f"log_odds_added.{name}"] == pytest.approx(expected, rel=1e-6)
+    assert not any(name.startswith("log_odds_added") for name in result.preview[0])
+    with pytest.raises(InputError, match="with `why`"):
+        ps.attack_collections(made, found, why=True)
+
+
+def test_sampled_posteriors_have_the_monte_carlo_error_of_the_joint_one(tmp_path):
+    memoized = {**DOMAINS, "mechanism": {"kind": "grr", "epsilon": 2.0}, "devices": {"memoize": True}}
+    knowing = [{"name": "strong", "popularity": "true"}, {"name": "naive", "popularity": "true"}]
+    knowing[1]["knows_memoization"] = False
+    # few reports are enumerated, 25 are sampled
+    found = scenario(EMOJIS, memoized, adversary=knowing, attack={"observations": [25]})
+    persons = draw_persons(build_joint_game(found, 1), range(5), 1, Local(threads=1))
+    made = {}
+    for c, part in enumerate(found.parts):
+        objects = persons.sent[c].objects
+        rows = {"user": np.repeat([f"u{u}" for u in range(5)], objects.shape[1]), "object": objects.ravel()}
+        traces = pl.DataFrame(rows).filter(pl.col("user") != f"u{c}")
+        traces.write_csv(tmp_path / "traces.csv")
+        made[part.name] = tmp_path / f"{part.name}.parquet"
+        ps.obfuscate(tmp_path / "traces.csv", part, made[part.name], seed=1)
+    result = ps.attack_collections(made, found, out=tmp_path / "joint.parquet")
+    joint = {(r["user"], r["adversary"]): r for r in pl.read_parquet(tmp_path / "joint.parquet").iter_rows(named=True)}
+    single = {}
+    for c, part in enumerate(found.parts):
+        ps.attack(made[part.name], part, observations=[50, 25][c : c + 1], out=tmp_path / f"{c}-p.parquet")
+        for row in pl.read_parquet(tmp_path / f"{c}-p.parquet").iter_rows(named=True):
+            single[part.name, row["user"], row["adversary"]] = row
+
+    def of_left(user, shift):
+        """The joint posterior of left, where that of the sampled collection is shifted by so many errors."""
+        rows = [single.get((part.name, user, "strong")) for part in found.parts]
+        values = [
+            np.array([row[f"posterior.{v}"] for v in ("left", "right")]) if row else np.full(2, 0.5) for row in rows
+        ]
+        error = rows[1]["confidence_mcse"] if rows[1] else 0.0
+        values[1] = values[1] + shift * error * np.array([1, -1])
+        return joint_posterior(values, [[[0.8, 0.2], [0.2, 0.8]], np.eye(2)])[0]
+
+    for user in ("u0", "u2", "u3", "u4"):
+        row = joint[user, "strong"]
+        slope = abs(of_left(user, 1e-3) - of_left(user, -1e-3)) / 2e-3
+        assert row["confidence_mcse"] == pytest.approx(slope, rel=1e-3)
+        assert row["confidence_mcse"] > 0
+        assert joint[user, "naive"]["confidence_mcse"] == 0
+    assert joint["u1", "strong"]["confidence_mcse"] == 0, "no report of the sampled collection"
+    strong, naive = result.results
+    assert strong.confidence_mcse == pytest.approx(
+        np.mean([joint[f"u{u}", "strong"]["confidence_mcse"] for u in range(5)])
+    )
+    assert naive.confidence_mcse is None
+
+
+def test_the_page_and_the_json_of_several_collections(files, tmp_path):
+    _, made, folder = files
+    named = [word for name, path in made.items() for word in ("--reports", f"{name}={path}")]
+    out = ("--scenario", folder / "two.toml", "--out", tmp_path / "p.parquet", "--html", tmp_path / "p.html")
+    done = run(*named, *out, "--ground-truth", folder / "truth.csv", "--top", 2, "--why", "--json")
+    assert done.exit_code == 0, done.output
+    record = json.loads(done.stdout)
+    Draft202012Validator(schema_of("attack")).validate(record)
+    assert record["users"] == 30
+    assert record["inspection"] is None
+    assert [(one["name"], one["users"]) for one in record["collections"]] == [("emojis", 29), ("domains", 29)]
+    assert [row["n"] for row in record["results"]] == [3, 10, 20]
+    assert {"log_odds_added.emojis", "log_odds_added.domains"} <= set(record["top"][0])
+    page = (tmp_path / "p.html").read_text()
+    for text in (
+        *("Exposure against days", "After 20 days, the strong adversary", "2 values of leaning: left, right"),
+        *("Checks of the reports of emojis", "Evaluation against the ground truth", "Most confident guesses"),
+        *("--reports emojis=", "An adversary who assumes too close a link is overconfident", "log-odds from"),
+        record["top"][0]["user"],
+    ):
+        assert text in page
+    assert "from\\nemojis" not in done.stderr
+    assert "n counts days. Log-odds from a collection" in " ".join(done.stderr.split())
+
+
+def test_a_single_day_of_all_reports_has_no_curve(files):
+    _, made, _ = files
+    plain = scenario(adversary=ADVERSARY, attack=None)
+    assert ps.attack_collections(made, plain).exposure is None
+
+
+def test_one_user_as_json(files):
+    _, made, folder = files
+    named = [word for name, path in made.items() for word in ("--reports", f"{name}={path}")]
+    done = run(*named, "--scenario", folder / "two.toml", "--user", "u7", "--json")
+    assert done.exit_code == 0, done.output
+    record = json.loads(done.stdout)
+    assert record["user"] == "u7"
+    assert record["reports"] == len(record["table"]) == 60
+
+
+def test_a_wrong_page_leaves_nothing(files, tmp_path):
+    _, made, folder = files
+    words = ("--reports", f"emojis={made['emojis']}", "--scenario", folder / "two.toml")
+    same = run(*words, "--out", tmp_path / "p.parquet", "--html", tmp_path / "p.txt")
+    assert "an output must end in .html" in str(same.exception)
+    assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import polars as pl
 import pytest
 from cases.report_files import small_attack
@@ -15,6 +16,7 @@ from cases.selection import mostly, slow
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.workflows.attack import tasks
+from poolscope.workflows.attack.resuming import Records
 
 #: So little memory that there are several chunks and partitions.
 BOUND = 1 << 14
@@ -155,3 +157,14 @@ def test_a_killed_process_is_resumed_by_another(tmp_path):
     assert not (tmp_path / "out.parquet.unfinished").exists()
     subprocess.run([sys.executable, "-c", program, tmp_path / "whole.parquet"], check=True)
     assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def test_records_of_changed_numbers_are_not_found(tmp_path):
+    """A power failure may leave another file of numbers beside the record."""
+    records, file = Records(folder=tmp_path), tmp_path / "part.parquet"
+    file.write_bytes(b"rows")
+    records.add("part-1", file, {"users": 3}, {"lengths": np.arange(3)})
+    facts, arrays = records.found("part-1", tmp_path)
+    assert (facts, arrays["lengths"].tolist()) == ({"users": 3}, [0, 1, 2])
+    np.savez(tmp_path / "part-1.npz", lengths=np.arange(4))
+    assert records.found("part-1", tmp_path) is None

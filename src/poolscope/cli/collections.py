@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,11 @@ from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, visible
 
+MAX_USERS_IN_REPORT = 20
+"""Most confident users of each adversary in the HTML report."""
+
 if TYPE_CHECKING:
-    from poolscope.workflows.attack.collections import UserCollections
+    from poolscope.workflows.attack.collection_user import UserCollections
 
 
 def files_of(named: Sequence[str]) -> dict[str, Path]:
@@ -33,7 +37,7 @@ def refuse(options: Mapping[str, Any]) -> None:
     """Refuse options of `attack` that are for a single file."""
     for name, value in options.items():
         if value not in (None, 0, False):
-            rule = "goes not with `reports`, the files of several collections"
+            rule = "cannot be combined with `reports`, the files of several collections"
             raise InputError(rule, value=str(value), place="--" + name.replace("_", "-"))
 
 
@@ -44,9 +48,11 @@ def attack_several(
     *,
     options: dict[str, Any],
     single: Mapping[str, Any],
+    html: Path | None,
     engine: Any,
     scheduler: str | None,
     strict: bool,
+    as_json: bool,
 ) -> None:
     """Attack the files of several collections, or one user of them; `single` are options for a single file."""
     from poolscope.cli.progress import working
@@ -55,27 +61,48 @@ def attack_several(
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts
         from poolscope.cli.files import print_attack
+        from poolscope.cli.gates import print_result
         from poolscope.cli.progress import running
+        from poolscope.core.tables import check_outputs
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.workflows.attack.collections import attack_collections, attack_user_collections
+        from poolscope.workflows.attack.collection_user import attack_user_collections
+        from poolscope.workflows.attack.collections import attack_collections
+        from poolscope.workflows.attack.record import attack_record
 
         files, loaded = files_of(named), load_scenario(scenario)
+        out, top = options["out"], options["top"]
+        target = None if out is None else Path(out)
+        inputs = loaded.input_paths(*files.values(), options["ground_truth"])
+        check_outputs({"out": target, "html": html}, overwrite=options["overwrite"], inputs=inputs)
         with running(work, engine, scheduler) as own:
             if user is not None:
                 written = {name: options[name] for name in ("out", "overwrite", "raw")}
                 story = attack_user_collections(files, loaded, user, **written, engine=own)
             else:
                 days = options["observations"]
-                asked = counts(days, "observations") if days else None
-                found = attack_collections(
-                    files, loaded, **options | {"observations": asked}, engine=own, progress=work
-                )
+                asked: dict[str, Any] = {"observations": counts(days, "observations") if days else None}
+                asked |= {"top": top or (MAX_USERS_IN_REPORT if html else 0)}
+                found = attack_collections(files, loaded, **options | asked, engine=own, progress=work)
+                if html is not None and target is not None:
+                    work.stage("Writing the report")
+                    from poolscope.html.attack import write_page
+
+                    write_page(found, loaded, files, target, html)
     if user is not None:
-        print_user_collections(story, options["out"])
+        print_result(story, lambda: print_user_collections(story, out), as_json=as_json)
     else:
-        print_attack(found, options["out"])
-        if found.results[0].n is not None:
-            Terminal().print("n counts days.", style="dim", highlight=False)
+        # the HTML report lists them anyway
+        shown = found if top else replace(found, top=())
+
+        def show() -> None:
+            print_attack(shown, out, html)
+            if found.results[0].n is not None:
+                note = "n counts days."
+                if options["why"]:
+                    note += " Log-odds from a collection: those of the guess from all, minus those without it."
+                Terminal().print(note, style="dim", highlight=False)
+
+        print_result(attack_record(shown, loaded), show, as_json=as_json)
     if strict and (story if user is not None else found).violations:
         raise typer.Exit(1)
 

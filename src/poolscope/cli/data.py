@@ -217,12 +217,11 @@ def attack(
 
         single: dict[str, object] = {
             "pools": pools,
-            "html": html,
             "link_fdr": link_fdr,
             "linked_out": linked_out,
             "attack": attack_,
         }
-        single |= {"why": why, "pool_sets": None if pool_sets == 1 else pool_sets, "resume": resume, "json": as_json}
+        single |= {"pool_sets": None if pool_sets == 1 else pool_sets, "resume": resume}
         single |= {"column": column, "time": time, "query": query, "allow_network": allow_network}
         attack_several(
             named,
@@ -235,22 +234,39 @@ def attack(
                 "observations": observations,
                 "threshold": threshold,
                 "top": top,
+                "why": why,
                 "ground_truth": ground_truth,
             },
             single=single | {"link_scores": link_scores, "out_table": out_table},
+            html=html,
             engine=engine,
             scheduler=scheduler,
             strict=strict,
+            as_json=as_json,
         )
         return
     assert reports is not None
+    from poolscope.scenario.scenario import load_scenario
+
+    loaded = load_scenario(scenario)
+    if loaded.multidimensional:
+        from poolscope.cli.tuples import attack_tuple_reports
+
+        taken: dict[str, object] = {"out": out, "overwrite": overwrite, "raw": raw, "observations": observations}
+        taken |= {"threshold": threshold, "top": top, "ground_truth": ground_truth}
+        taken |= reading_options(column, time, query, allow_network)
+        refused: dict[str, object] = {"pools": pools, "html": html, "link_fdr": link_fdr, "linked_out": linked_out}
+        refused |= {"link_scores": link_scores, "attack": attack_, "why": why, "resume": resume, "json": as_json}
+        refused |= {"pool_sets": None if pool_sets == 1 else pool_sets, "out_table": out_table, "user": user}
+        refused |= {"engine": engine, "scheduler": scheduler}
+        attack_tuple_reports(one_or_many(reports), loaded, options=taken, refused=refused, strict=strict)
+        return
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts, words
         from poolscope.cli.files import print_attack, print_links, print_user_attack
         from poolscope.cli.gates import print_result
         from poolscope.cli.progress import resume_command, running
         from poolscope.core.tables import SourceOptions, check_outputs, destination_of, local_copy, local_paths
-        from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.attack.attack import attack
         from poolscope.workflows.attack.linking import check_adversary, check_links, link_users
         from poolscope.workflows.attack.one_user import attack_user
@@ -258,7 +274,7 @@ def attack(
         from poolscope.workflows.attack.resuming import check_resumable
         from poolscope.workflows.reports import open_reports
 
-        loaded, data = load_scenario(scenario), one_or_many(reports)
+        data = one_or_many(reports)
         options = SourceOptions.of(column_names(column), time, allow_network, query)
         if resume:
             work.saved_message = lambda: f"finished work is saved, {resume_command()}"

@@ -15,6 +15,7 @@ from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import as_options, visible
 from poolscope.core.tables import Destination
 from poolscope.core.tables.locations import scheme_of
+from poolscope.game.columns import LOG_ODDS_ADDED
 from poolscope.inference.thresholds import at_least
 
 if TYPE_CHECKING:
@@ -81,12 +82,15 @@ def print_attack(found: Inferred, out: str | None, page: Path | None = None, joi
     notes = (expected_note(found), *found.cautions, popularity_estimate_note(found), mcse_note(found))
     for sentence in filter(None, notes):
         console.print(sentence, style="dim", highlight=False)
-    if found.inspection is not None:
-        if any(check.status in ("warn", "fail") for check in found.inspection.checks):
-            checks_table(found.inspection, "Checks of the reports (all: poolscope inspect)", only_noted=True).print(
-                console
-            )
-        console.print(found.inspection.sentence, style="dim", highlight=False)
+    every = {one.name: one.inspection for one in found.collections}
+    for name, inspection in {"": found.inspection, **every}.items():
+        if inspection is None:
+            continue
+        if any(check.status in ("warn", "fail") for check in inspection.checks):
+            title = f"Checks of the reports{f' of {visible(name)}' * bool(name)} (all: poolscope inspect)"
+            checks_table(inspection, title, only_noted=True).print(console)
+        said = f"{visible(name)}: {inspection.sentence}" if name else inspection.sentence
+        console.print(said, style="dim", highlight=False)
     _print_verdict(console, found.violations)
     _print_place(console, "Posteriors", out)
     _print_place(console, "Pseudonyms", joined)
@@ -182,12 +186,16 @@ def print_obfuscated(made: Obfuscated, out: str | None) -> None:
 def print_estimate(found: Estimated, out: str | None) -> None:
     """Print the most frequent objects with standard errors."""
     console = Terminal()
-    heads = ["object", "pool", "count", "standard error", "popularity"]
+    tuples = "collection" in found.table.columns
+    heads = [*["collection"] * tuples, "object", "pool", "count", "standard error", "popularity"]
     table = TextTable(
-        title=f"{counted(found.reports, 'report')}, {counted(found.objects, 'object')}", heads=heads, left=["pool"]
+        title=f"{counted(found.reports, 'report')}, {counted(found.objects, 'object')}",
+        heads=heads,
+        left=["collection", "pool"],
     )
     for row in found.table.sort("count", descending=True).head(MAX_OBJECTS).iter_rows(named=True):
         table.add(
+            *([_text(row["collection"])] if tuples else []),
             _text(row["object"]),
             _text(row["pool"] or ""),
             f"{row['count']:,.0f}",
@@ -231,6 +239,8 @@ def _rows(title: str, rows: Sequence[Mapping[str, Any]]) -> TextTable:
     """Return rows of posteriors, with the columns that fit a terminal."""
     heads = ["user", "adversary", "n", "guess", "confidence"]
     more = {name: head for name, head in EXTRA_COLUMNS.items() if rows and name in rows[0]}
+    added = [name for name in rows[0] if name.startswith(LOG_ODDS_ADDED)] if rows else []
+    more |= {name: f"from\n{visible(name.removeprefix(LOG_ODDS_ADDED))}" for name in added}
     table = TextTable(title=title, heads=[*heads, *more.values()], left=["adversary", "guess"], keys=3)
     for row in rows:
         table.add(
@@ -239,7 +249,7 @@ def _rows(title: str, rows: Sequence[Mapping[str, Any]]) -> TextTable:
             str(row["n"]),
             _text(NO_GUESS if row["guess"] is None else row["guess"]),
             f"{row['confidence']:.3f}",
-            *(f"{row[name]:.3f}" if name != "log_odds" else f"{row[name]:.1f}" for name in more),
+            *(f"{row[name]:.3f}" if not name.startswith("log_odds") else f"{row[name]:z.1f}" for name in more),
         )
     return table
 
@@ -269,8 +279,11 @@ def _spread(found: Inferred) -> TextTable:
     """Return for how many users each pool is guessed, at the largest n."""
     last = {row.adversary: row for row in found.results}
     n = found.results[-1].n
-    after = "all reports" if n is None else f"at most {counted(n, 'report')}"
-    table = TextTable(title=f"Guesses after {after}", heads=["pool", *map(visible, last)], keys=1)
+    several = bool(found.collections)
+    after = "all reports" if n is None else counted(n, "day") if several else f"at most {counted(n, 'report')}"
+    table = TextTable(
+        title=f"Guesses after {after}", heads=["value" if several else "pool", *map(visible, last)], keys=1
+    )
     pools = sorted(found.pools, key=lambda pool: -sum(row.guesses.get(pool, 0) for row in last.values()))
     lines = {pool: [row.guesses.get(pool, 0) for row in last.values()] for pool in pools[:MAX_POOLS]}
     rest = pools[MAX_POOLS:]

@@ -50,8 +50,16 @@ def _colors(names: list[str]) -> dict[str, str]:
 
 
 @style.quickly
-def collection_curves(table: pl.DataFrame) -> Picture:
-    """Return the share of users exposed against days: a panel per adversary, a line per collection and for all."""
+def collection_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
+    """Return the share of users exposed against days: a panel per adversary, a line per collection and for all.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns adversary, collection, n, share, low, high and users.
+    n : int, optional
+        A day to mark with a line.
+    """
     names = table["collection"].unique(maintain_order=True).to_list()
     colors, horizon = _colors(names), int(table["n"].to_numpy().max())
     kept = np.unique(np.linspace(0, horizon, MAX_POINTS).round().astype(np.int64))
@@ -76,7 +84,23 @@ def collection_curves(table: pl.DataFrame) -> Picture:
     tables = {"rows": shown.select("adversary", "line", "n", "share", "low", "high", "users")}
     order = table["adversary"].unique(maintain_order=True).to_list()
     layers = [band, line, style.pointer(x, y, colors, hint)]
+    if n is not None:
+        tables["mark"] = pl.DataFrame({"n": [n]})
+        mark = style.layer("mark").mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
+        layers.insert(0, mark.encode(x=x))
     return style.panels(layers, tables, "adversary", order, legend=list(colors))
+
+
+@style.quickly
+def collection_auc(table: pl.DataFrame) -> Picture:
+    """Return AUC-PN against days: a panel per adversary, a line per collection and for all, with 95% CIs.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns adversary, n, collection, auc_pn, auc_pn_low and auc_pn_high.
+    """
+    return _by_day(table, "auc_pn", "AUC-PN")
 
 
 @style.quickly
@@ -88,20 +112,25 @@ def contribution_plot(table: pl.DataFrame) -> Picture:
     table : DataFrame
         Contributions with columns adversary, n, collection, log_odds, log_odds_low and log_odds_high.
     """
-    colors = _colors(table["collection"].unique(maintain_order=True).to_list())
-    del colors[JOINT]
+    return _by_day(table, "log_odds", "Log-odds added")
+
+
+def _by_day(table: pl.DataFrame, field: str, title: str) -> Picture:
+    """Return an estimate against days: a panel per adversary, a line with bars per collection."""
+    names = table["collection"].unique(maintain_order=True).to_list()
+    colors = {name: color for name, color in _colors(names).items() if name in names}
     shown = table.select(
         "adversary",
         "n",
         pl.col("collection").alias("line"),
-        *(pl.col(f"log_odds{end}").alias(name) for end, name in (("", "value"), ("_low", "low"), ("_high", "high"))),
+        *(pl.col(f"{field}{end}").alias(name) for end, name in (("", "value"), ("_low", "low"), ("_high", "high"))),
     )
     look = style.line_legend(colors)
     x = alt.X("n:Q", scale=alt.Scale(nice=False, zero=True), axis=alt.Axis(title="Days (n)", tickMinStep=1))
-    y = alt.Y("value:Q", axis=alt.Axis(title="Log-odds added", tickCount=5))
+    y = alt.Y("value:Q", axis=alt.Axis(title=title, tickCount=5))
     hint = tooltip(
         {
-            "Log-odds added": "format(datum.value, '.3f')",
+            title: "format(datum.value, '.3f')",
             "95% CI": "format(datum.low, '.3f') + ' to ' + format(datum.high, '.3f')",
             "Days": "format(datum.n, ',')",
         },

@@ -20,6 +20,8 @@ from poolscope.core.tables.locations import as_arguments
 from poolscope.core.tables.sources import DEFAULT
 from poolscope.figures import charts as figures
 from poolscope.figures.saving import Figure
+from poolscope.game.columns import LOG_ODDS_ADDED
+from poolscope.html.collections import LINK
 from poolscope.html.glossary import POSTERIORS, explained
 from poolscope.html.render import placed, render
 from poolscope.html.tables import Column, decimal, share, table
@@ -52,7 +54,7 @@ BY_ADVERSARY: dict[str, Any] = {"block": ("adversary", "Adversary")}
 def write_page(
     found: Inferred,
     scenario: Scenario,
-    reports: Data,
+    reports: Data | Mapping[str, Path],
     posteriors: Path,
     page: Path,
     options: SourceOptions = DEFAULT,
@@ -60,7 +62,7 @@ def write_page(
 ) -> Path:
     """Write the report, whose exposure curve is read from the posteriors, and return its path.
 
-    `place` is where the posteriors are, if not in that file.
+    `reports` of several collections are a file for each. `place` is where the posteriors are, if not in that file.
     """
     html = page_of(found, scenario, reports, posteriors, options, place)
     with located_os_errors(page):
@@ -71,12 +73,13 @@ def write_page(
 def page_of(
     found: Inferred,
     scenario: Scenario,
-    reports: Data,
+    reports: Data | Mapping[str, Path],
     posteriors: Path,
     options: SourceOptions = DEFAULT,
     place: Destination | None = None,
 ) -> str:
     """Return the report as HTML; every name is escaped."""
+    several = scenario.attribute is not None
     return render(
         "posteriors.html.j2",
         title=scenario.title.strip() or scenario.name,
@@ -97,11 +100,15 @@ def page_of(
         facts=[
             counted(found.users, "user"),
             counted(found.reports, "report"),
-            f"{len(found.pools)} pools: {', '.join(found.pools)}",
+            *(
+                f"{one.name}: {counted(one.reports, 'report')} of {counted(one.users, 'user')}"
+                for one in found.collections
+            ),
+            f"{len(found.pools)} {_hypotheses(scenario)}: {', '.join(found.pools)}",
         ],
-        figures=placed([_exposure(posteriors, found.threshold)]),
+        figures=placed(list(_figures(found, posteriors))),
         tables=list(_tables(found)),
-        limitations=LIMITATIONS,
+        limitations=(*LIMITATIONS, LINK) if several else LIMITATIONS,
         glossary=explained(POSTERIORS),
         origin=_origin(found, scenario, reports, place or Destination(path=posteriors), options),
         scenario=scenario.text,
@@ -117,14 +124,34 @@ def summary_text(found: Inferred) -> str:
     confident = row.confident_at_threshold[level]
     who = f"{confident:,} of {counted(found.users, 'user')}" if confident else "no user"
     who += f" ({percent(confident / found.users)})" if confident and found.users >= MIN_USERS else ""
+    when = counted(row.n, "day") if found.collections and row.n is not None else "all reports"
     return (
-        f"After all reports, the {name} adversary is at least {in_percent(level)} confident about {who}. Its mean "
+        f"After {when}, the {name} adversary is at least {in_percent(level)} confident about {who}. Its mean "
         f"confidence is {percent(row.confidence)} (random: {percent(row.baseline)})."
     )
 
 
+def _hypotheses(scenario: Scenario) -> str:
+    return "pools" if scenario.attribute is None else f"values of {scenario.attribute.name}"
+
+
 def _joined(found: Inferred) -> str:
     return "" if found.joined is None else joined_in_words(found.joined)
+
+
+def _figures(found: Inferred, posteriors: Path) -> Iterator[Figure]:
+    """Yield the exposure curve; of several collections only where guesses are on several days."""
+    if not found.collections:
+        yield _exposure(posteriors, found.threshold)
+    elif found.exposure is not None:
+        yield Figure(
+            name="exposure",
+            title="Exposure against days",
+            caption="Share of users exposed by the end of a day: confidence of at least "
+            f"{figures.levels(found.exposure)} on one of the days of guesses until then, correct or not. "
+            f"Square-root axis, 95% CI shaded. {figures.ZOOM}",
+            chart=figures.exposure_curves(found.exposure, unit="day"),
+        )
 
 
 def _exposure(posteriors: Path, threshold: float | None) -> Figure:
@@ -147,13 +174,16 @@ def _exposure(posteriors: Path, threshold: float | None) -> Figure:
 
 
 def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
-    if found.inspection is not None:
+    several = bool(found.collections)
+    for name, inspection in {"": found.inspection, **{one.name: one.inspection for one in found.collections}}.items():
+        if inspection is None:
+            continue
         checked = [
             Column("value", "", "value", str, text=True),
             Column("remedy", "", "what to do", lambda text: text or "–", text=True),
         ]
-        rows = found.inspection.checks
-        yield table("Checks of the reports", rows, checked, block=("check", "Check"), row=("status", "Status"))
+        rows, label = inspection.checks, f"Checks of the reports{f' of {name}' * bool(name)}"
+        yield table(label, rows, checked, block=("check", "Check"), row=("status", "Status"))
     levels = list(found.results[0].confident_at_threshold)
     confident = [
         SimpleNamespace(
@@ -167,7 +197,7 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
     ]
     columns = [Column("confidence", "", "mean confidence", decimal), Column("baseline", "", "baseline", decimal)]
     columns += [Column(f"confident_{level:g}", "% of users", at_least(level), share) for level in levels]
-    yield table("Confidence", confident, columns, **BY_ADVERSARY, row=("n", "n"))
+    yield table("Confidence", confident, columns, **BY_ADVERSARY, row=("n", "Days" if several else "n"))
     if found.evaluation:
         right = (
             Column("precision", "", "precision", _known),
@@ -184,7 +214,7 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
         for pool, count in _guesses(row).items()
     ]
     guessed = [Column("share", "", "% of users", share)]
-    yield table("Guesses", spread, guessed, **BY_ADVERSARY, row=("pool", "Pool"))
+    yield table("Guesses", spread, guessed, **BY_ADVERSARY, row=("pool", "Value" if several else "Pool"))
     top = [_guess_row(row) for row in found.top]
     # name no user if the reports contradict the scenario
     if top and found.passed:
@@ -193,6 +223,9 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
         if found.pool_sets > 1:
             facts.append(Column("corrected", "", "corrected", decimal))
         facts.append(Column("log_odds", "", "log-odds", _log_odds))
+        names = [key for key in found.top[0] if key.startswith(LOG_ODDS_ADDED)]
+        for i, key in enumerate(names):
+            facts.append(Column(f"added_{i}", "log-odds from", key.removeprefix(LOG_ODDS_ADDED), _log_odds))
         yield table("Most confident guesses", top, facts, **BY_ADVERSARY, row=("user", "User"))
         yield from _explanations(found.explanations)
 
@@ -237,11 +270,12 @@ def _guess_row(row: Mapping[str, Any]) -> SimpleNamespace:
         confidence=row["confidence"],
         corrected=row.get(CORRECTED),
         log_odds=row[LOG_ODDS],
+        **{f"added_{i}": row[key] for i, key in enumerate(key for key in row if key.startswith(LOG_ODDS_ADDED))},
     )
 
 
 def _log_odds(value: float) -> str:
-    return number(value) if isinf(value) else f"{value:.1f}"
+    return number(value) if isinf(value) else f"{value:z.1f}"
 
 
 def _known(value: float | None) -> str:
@@ -253,11 +287,17 @@ def _verdict(calibrated: bool | None) -> str:
 
 
 def _origin(
-    found: Inferred, scenario: Scenario, reports: Data, place: Destination, options: SourceOptions
+    found: Inferred,
+    scenario: Scenario,
+    reports: Data | Mapping[str, Path],
+    place: Destination,
+    options: SourceOptions,
 ) -> list[tuple[str, str]]:
-    command = shlex.join(
-        ["poolscope", "attack", *as_arguments(reports), "--scenario", str(scenario.file), *place.arguments]
-    )
+    if isinstance(reports, Mapping):
+        files = [word for name, path in reports.items() for word in ("--reports", f"{name}={path}")]
+    else:
+        files = as_arguments(reports)
+    command = shlex.join(["poolscope", "attack", *files, "--scenario", str(scenario.file), *place.arguments])
     command += "".join(f" --column {shlex.quote(f'{name}={column}')}" for name, column in options.columns.items())
     command += f" --time {shlex.quote(options.time)}" if options.time else ""
     command += " --query ..." if options.query else ""

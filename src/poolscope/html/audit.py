@@ -67,7 +67,12 @@ def page_of(summary: Summary, shown: Sequence[Figure]) -> str:
     return render(
         "report.html.j2",
         title=summary.scenario.title.strip() or "Audit",
-        words=summary_text(summary.main_results, summary.adversaries, unit=summary.unit),
+        words=" ".join(
+            (
+                summary_text(summary.main_results, summary.adversaries, unit=summary.unit),
+                *(() if summary.collections is None else summary.collections.cautions),
+            )
+        ),
         facts=_facts(summary),
         tiles=_tiles(summary),
         figures=placed(shown),

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from poolscope.html.tables import Column, decimal, share, table
 from poolscope.metrics.bounds import CumulativeEpsilon
-from poolscope.metrics.collections import CollectionsSummary
-from poolscope.metrics.records import EXPOSING
+from poolscope.metrics.collections import CollectionsSummary, TupleEpsilon
+from poolscope.metrics.records import EXPOSING, Record
 from poolscope.metrics.text import number, percent
 from poolscope.workflows.audit.run_folder import Summary
 
@@ -34,7 +34,13 @@ def collection_tables(summary: Summary) -> list[dict[str, Any]]:
     about = summary.collections
     if about is None:
         return []
-    return [_results(summary), _contributions(about), _only_jointly(about), _until(summary), _epsilon(about)]
+    results = results_table(summary.results, list(summary.adversaries))
+    tables = [results, contributions_table(about), _only_jointly(about), _until(summary)]
+    tables += [_sampled(about)] if about.sampled_attributes else []
+    return [
+        *tables,
+        _epsilon(about) if about.multidimensional is None else _tuple_epsilon(about, about.multidimensional),
+    ]
 
 
 def _last(records: Sequence[Any]) -> tuple[int, list[Any]]:
@@ -43,9 +49,9 @@ def _last(records: Sequence[Any]) -> tuple[int, list[Any]]:
     return last, [record for record in records if record.n == last]
 
 
-def _results(summary: Summary) -> dict[str, Any]:
-    last, rows = _last(summary.results)
-    order = list(summary.adversaries)
+def results_table(records: Sequence[Record], order: Sequence[str]) -> dict[str, Any]:
+    """Return the results on the last day of all collections, each alone and all but one, by adversary in this order."""
+    last, rows = _last(records)
     rows.sort(key=lambda record: order.index(record.adversary))
     columns = [
         Column("auc_pn", "", "AUC-PN", decimal),
@@ -60,7 +66,8 @@ def _results(summary: Summary) -> dict[str, Any]:
     return table(label, rows, columns, block=("adversary", "Adversary"), row=("collection", "Collections"))
 
 
-def _contributions(about: CollectionsSummary) -> dict[str, Any]:
+def contributions_table(about: CollectionsSummary) -> dict[str, Any]:
+    """Return what each collection adds to the others on the last day."""
     last, rows = _last(about.contributions)
     columns = [
         Column("log_odds", "", "Log-odds added", decimal),
@@ -109,6 +116,33 @@ def _epsilon(about: CollectionsSummary) -> dict[str, Any]:
         Column(name, "ε", head, _known) for name, head in (("report", "report"), ("day", "day"), ("year", "year"))
     ]
     return table("Sums of ε", rows, columns, block=("name", "Collection"), row=("mechanism", "Mechanism"))
+
+
+def _sampled(about: CollectionsSummary) -> dict[str, Any]:
+    columns = [
+        Column("correct", "", "Sampled attribute guessed, % of reports", share),
+        Column("baseline", "", "Without reports, %", share),
+    ]
+    return table(
+        "Which attribute was sampled",
+        about.sampled_attributes,
+        columns,
+        block=("adversary", "Adversary"),
+        row=("n", "Days"),
+    )
+
+
+def _tuple_epsilon(about: CollectionsSummary, found: TupleEpsilon) -> dict[str, Any]:
+    nothing = None, None
+    rows = [
+        _Spent("whole tuples", found.kind, found.epsilon, about.epsilon_day, about.epsilon_year),
+        _Spent("tuples that differ in one attribute", found.kind, found.single_attribute_epsilon, *nothing),
+        _Spent("in the literature", found.kind, found.claimed_epsilon, *nothing),
+    ]
+    columns = [
+        Column(name, "ε", head, _known) for name, head in (("report", "report"), ("day", "day"), ("year", "year"))
+    ]
+    return table("ε of tuples", rows, columns, block=("name", "Kind"), row=("mechanism", "Mechanism"))
 
 
 def _known(value: float | None) -> str:

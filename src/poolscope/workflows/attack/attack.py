@@ -17,17 +17,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from poolscope.core.arguments import checked
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, located
-from poolscope.core.executors import EngineLike, as_engine
+from poolscope.core.executors import Engine, EngineLike, as_engine
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import Data, SourceOptions, delivered, destination_of, label_of, local_paths, writing
+from poolscope.core.tables.writing import Parts
 from poolscope.game.columns import CONFIDENCE_MCSE
 from poolscope.inference.thresholds import DEFAULT_THRESHOLD
 from poolscope.metrics.text import mcse_text, percent
+from poolscope.reports.digest import FileDigest
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.attacks import AttackSpec
 from poolscope.scenario.build import with_overrides
@@ -43,13 +47,23 @@ from poolscope.workflows.attack.linking import (
     with_devices,
 )
 from poolscope.workflows.attack.pool_sets import check_pool_sets, correction_note, other_pools_beside
-from poolscope.workflows.attack.preparation import prepare_attack
+from poolscope.workflows.attack.preparation import PreparedAttack, prepare_attack
 from poolscope.workflows.attack.resuming import Records, check_resumable, identity, unfinished_folder
 from poolscope.workflows.attack.summary import Evaluation, GuessSummary, Tally, check_pools, evaluate, read_truth
 from poolscope.workflows.attack.tasks import AttackTask, chunk_summaries, scored_partitions, total_of
 
 #: Rows of the preview, and users of the top list at most.
 PREVIEW_ROWS, MAX_TOP = 12, 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionReports:
+    """The reports of one of several collections, and whether they fit the scenario."""
+
+    name: str
+    users: int
+    reports: int
+    inspection: Inspection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +82,8 @@ class Inferred:
     joined : which pseudonyms were linked to which device, if they were; users are then devices.
     inspection : whether the reports fit the scenario: the table of checks of `inspect`.
     explanations : why the top users are guessed, and which reports of all users revealed most, where asked for.
+    collections : the reports of each of several collections, which `attack_collections` has; pools are then the values
+        of the attribute, and n of results counts days. exposure : the share of users exposed by each day, of these.
     pool_sets : how many sets of pools were tried; beyond 1, summaries use the corrected confidence.
     cautions : what to keep in mind when these results are used, one sentence each.
     violations : what contradicts the scenario, one line each: reports that do not match it, see `ReportChecks`, and
@@ -95,6 +111,8 @@ class Inferred:
     joined: LinkedPseudonyms | None = None
     inspection: Inspection | None = None
     explanations: Explanations = field(default_factory=Explanations)
+    collections: Sequence[CollectionReports] = ()
+    exposure: pl.DataFrame | None = None
     pool_sets: int = 1
     cautions: Sequence[str] = ()
     violations: Sequence[str] = ()
@@ -236,39 +254,19 @@ def attack(
             ready, known = with_devices(ready, joined), None if known is None else joined.of_devices(known)
         elif scenario.devices.rotate_after is not None:
             warnings.warn(linking_warning(scorer), stacklevel=2)
-        progress.begin(ready.reports)
-        max_reports = partitioning.max_reports_of_user(scorer.feature_bytes, max_bytes)
-        task = AttackTask(
-            scorer=scorer,
-            reading=ready.reading,
-            chunks=len(ready.chunks),
-            max_reports=max_reports,
-            dtype=ready.dtype,
-            parts=parts,
-            head=PREVIEW_ROWS,
-            top=top,
-            joined=joined,
-            why=why,
-            records=None if folder is None else Records(folder=folder.absolute() / "records"),
+        scored = score_reports(
+            ready, path, parts, engine, progress, max_bytes, top=top, joined=joined, why=why, folder=folder
         )
-        with located(file=path):
-            total = total_of(chunk_summaries(task, ready.chunks, engine, progress), max_reports, scorer.horizon)
-        ready.check_unchanged()
-        tally = Tally(scorer, PREVIEW_ROWS, top)
-        budget = int(max_bytes * PARTITION_SHARE)
-        found = partitioning.partitions(total.users, total.rows, total.name_bytes, scorer.feature_bytes, budget)
-        with located(file=path):
-            for scored in scored_partitions(task, found, engine, progress):
-                tally.add(*scored)
+        tally = scored.tally
         # linked users are devices, not the names that the file has
         users = tally.users if joined is None else None
         times = time_range(ready.source)
-        inspection = inspection_of(path, scenario, scorer.device, total.digest, first, times, users)
+        inspection = inspection_of(path, scenario, scorer.device, scored.digest, first, times, users)
         _warn([line for line in inspection.violations if line not in early])
         explanations = Explanations()
         if why:
             progress.stage("Explaining")
-            explanations = explain(ready, scorer, tally.top, tally.strongest, max_reports)
+            explanations = explain(ready, scorer, tally.top, tally.strongest, scored.max_reports)
         # before the table is moved into place: a wrong ground truth leaves nothing written
         scanned = None if parts is None or known is None else parts.scan(("user", "adversary", "guess"))
         evaluations = [] if scanned is None or known is None else evaluate(scanned, known, seed)
@@ -292,6 +290,56 @@ def attack(
         cautions=[*correction_note(pool_sets), *cautions],
         violations=[*inspection.violations, *miscalibrated],
     )
+
+
+class ScoredReports(NamedTuple):
+    """The users of a file, whose posteriors have been written: sums, digest of the reports, and reports of a user."""
+
+    tally: Tally
+    digest: FileDigest
+    max_reports: int
+
+
+def score_reports(
+    ready: PreparedAttack,
+    path: Path | str,
+    parts: Parts | None,
+    engine: Engine,
+    progress: Progress,
+    max_bytes: int = MEMORY_BYTES,
+    *,
+    top: int = 0,
+    joined: LinkedPseudonyms | None = None,
+    why: bool = False,
+    folder: Path | None = None,
+) -> ScoredReports:
+    """Compute the posteriors of all users, partition by partition, and write them; a folder keeps finished work."""
+    scorer = ready.scorer
+    progress.begin(ready.reports)
+    max_reports = partitioning.max_reports_of_user(scorer.feature_bytes, max_bytes)
+    task = AttackTask(
+        scorer=scorer,
+        reading=ready.reading,
+        chunks=len(ready.chunks),
+        max_reports=max_reports,
+        dtype=ready.dtype,
+        parts=parts,
+        head=PREVIEW_ROWS,
+        top=top,
+        joined=joined,
+        why=why,
+        records=None if folder is None else Records(folder=folder.absolute() / "records"),
+    )
+    with located(file=path):
+        total = total_of(chunk_summaries(task, ready.chunks, engine, progress), max_reports, scorer.horizon)
+    ready.check_unchanged()
+    tally = Tally(scorer, PREVIEW_ROWS, top)
+    budget = int(max_bytes * PARTITION_SHARE)
+    found = partitioning.partitions(total.users, total.rows, total.name_bytes, scorer.feature_bytes, budget)
+    with located(file=path):
+        for scored in scored_partitions(task, found, engine, progress):
+            tally.add(*scored)
+    return ScoredReports(tally, total.digest, max_reports)
 
 
 def _warn(violations: Sequence[str]) -> None:

@@ -2,59 +2,49 @@
 
 Each file is attacked as that of a single collection, with evenly preferred pools. The posterior of the attribute is the
 product of what each collection says about it (`inference.joint`). A user who is missing in one file is scored on the
-others.
+others. No process holds all users: the tables of all collections are in order of the same hashes (`collection_join`).
 """
 
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 
 from poolscope.core.arguments import checked
-from poolscope.core.arrays import Floats, Integers
-from poolscope.core.errors import InputError, did_you_mean, located
-from poolscope.core.executors import EngineLike, as_engine
+from poolscope.core.errors import InputError, did_you_mean
+from poolscope.core.executors import Engine, EngineLike, Local, as_engine
 from poolscope.core.files import scratch_folder
 from poolscope.core.progress import SILENT, Progress
-from poolscope.core.randomness import user_keys
-from poolscope.core.tables import check_output, open_table, writing
+from poolscope.core.tables import Data, SourceOptions, check_output, writing
+from poolscope.core.tables.sources import DEFAULT
 from poolscope.game.collections import events_by
-from poolscope.inference.independent import guesses
-from poolscope.inference.joint import joint_scores, linked, normalized
-from poolscope.inference.thresholds import with_threshold
-from poolscope.scenario.collections import attribute_prior, link_of, number_link
+from poolscope.reports.files import MEMORY_BYTES
+from poolscope.scenario.build import with_overrides
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.attack import PREVIEW_ROWS, Inferred, attack
-from poolscope.workflows.attack.one_user import attack_user
-from poolscope.workflows.attack.partitioning import name_hashes
-from poolscope.workflows.attack.summary import GuessSummary, check_pools, evaluate, read_truth, top_users
+from poolscope.workflows.attack.attack import MAX_TOP, PREVIEW_ROWS, CollectionReports, Inferred, score_reports
+from poolscope.workflows.attack.collection_join import CollectionPart, JoinedUsers, matched
+from poolscope.workflows.attack.explanation import check_explained
+from poolscope.workflows.attack.inspection import first_checks, inspection_of, time_range
+from poolscope.workflows.attack.linking import linking_warning
+from poolscope.workflows.attack.preparation import prepare_attack
+from poolscope.workflows.attack.summary import check_pools, evaluate, read_truth
+from poolscope.workflows.attack.tuples import attack_tuples
 
 ALL = np.iinfo(np.int64).max
 """All reports of a user."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    """A collection with reports: its posteriors, and the number of reports that count on each day."""
-
-    name: str
-    index: int
-    scenario: Scenario
-    counts: list[int]
-    table: pl.DataFrame
-
-
 @checked
 def attack_collections(
-    reports: Mapping[str, str | PathLike[str]],
+    reports: Mapping[str, str | PathLike[str]] | Data,
     scenario: Scenario,
     *,
     observations: Sequence[int] | None = None,
@@ -63,24 +53,35 @@ def attack_collections(
     overwrite: bool = False,
     raw: bool = False,
     top: int = 0,
+    why: bool = False,
     ground_truth: str | PathLike[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    time: str | None = None,
+    allow_network: bool = False,
+    query: str | None = None,
     seed: int = 0,
+    max_bytes: int = MEMORY_BYTES,
     engine: EngineLike | None = None,
     progress: Progress = SILENT,
 ) -> Inferred:
-    """Compute the posterior of the attribute for every user of several files of reports, one for each collection.
+    """Compute the posterior of the attribute for every user of several collections.
 
     Users are matched by name. A user without reports in a collection is scored on the others. Collections without a
     file are left out.
 
     Parameters
     ----------
-    reports : the file of each collection, as ``{"emojis": "a.parquet", "domains": "b.parquet"}``.
+    reports : the file of each collection, as ``{"emojis": "a.parquet", "domains": "b.parquet"}``. With
+        ``[multidimensional]``, one table of tuple reports instead, held in memory: ``user``, a column for each
+        collection, and ``sampled`` of SMP.
     observations : days after which to guess, in place of the scenario's; all reports where neither has any. The reports
         of a day are those of ``reports_per_day``, one by default.
     out : the table of posteriors: ``user``, ``adversary``, ``n`` (reports of all collections), ``guess``,
-        ``confidence``, ``posterior.<value>``, and ``n.<collection>``.
+        ``confidence``, ``posterior.<value>``, ``n.<collection>``, and ``confidence_mcse`` where posteriors are sampled.
+    why : whether the rows of ``top`` have ``log_odds_added.<collection>``: the log-odds of the guess from all
+        collections, minus those without this one.
     ground_truth : a table ``user,pool``, whose pools are values of the attribute.
+    columns, time, allow_network, query : of a table of tuple reports, as of `attack`.
 
     The other parameters are those of `attack`.
 
@@ -94,10 +95,39 @@ def attack_collections(
     >>> found.users, found.reports, found.pools[0]
     (2, 120, 'left')
     """
-    files, target = _files(reports, scenario), None if out is None else Path(out)
+    options = SourceOptions.of(columns, time, allow_network, query)
+    if scenario.multidimensional:
+        if isinstance(reports, Mapping):
+            raise _one_report_for_all(scenario)
+        if why:
+            raise InputError("cannot be combined with [multidimensional]", value=why, place="why")
+        local = as_engine(engine)
+        if not isinstance(local, Local):
+            raise InputError("tuple reports need the engine Local", value=type(engine).__name__, place="engine")
+        return attack_tuples(
+            reports,
+            scenario,
+            observations=observations,
+            threshold=threshold,
+            out=out,
+            overwrite=overwrite,
+            raw=raw,
+            top=top,
+            ground_truth=ground_truth,
+            options=options,
+            seed=seed,
+            engine=local,
+            progress=progress,
+        )
+    if options != DEFAULT:
+        raise InputError("cannot be combined with files of single collections", value=str(options), place="reports")
+    files, target = collection_files(reports, scenario), None if out is None else Path(out)
     inputs = scenario.input_paths(*files.values(), ground_truth)
     if target is not None:
         check_output(target, overwrite=overwrite, inputs=inputs)
+    if not 0 <= top <= MAX_TOP:
+        raise InputError(f"must be from 0 to {MAX_TOP:,}", value=top, place="top")
+    check_explained(top, why)
     if ground_truth is not None and target is None:
         raise InputError("must have `out`, the table that it evaluates", value=str(ground_truth), place="ground_truth")
     assert scenario.attribute is not None
@@ -114,55 +144,95 @@ def attack_collections(
         folder = stack.enter_context(scratch_folder(target.parent if target else Path(tempfile.gettempdir())))
         parts, found = [], []
         for index, part in enumerate(scenario.parts):
-            if part.name not in files:
-                continue
-            progress.stage(f"Attacking {part.name}")
-            counts = _counts(part, days)
-            asked = sorted({count for count in counts if count}) if days else None
-            own = folder / f"{index}.parquet"
-            found.append(
-                attack(
-                    files[part.name],
-                    part,
-                    observations=asked or ([1] if days else None),
-                    out=own,
-                    seed=seed,
-                    engine=engine,
-                )
-            )
-            table = pl.read_parquet(own).with_columns(pl.col("user").cast(pl.String))
-            parts.append(_Part(name=part.name, index=index, scenario=part, counts=counts, table=table))
-        frame, results = _joined(scenario, parts, days, threshold, seed)
-        if written is not None:
-            written.write(0, frame)
-        evaluation = [] if truth is None else evaluate(frame.lazy(), truth, seed)
+            if part.name in files:
+                parts.append(CollectionPart(name=part.name, index=index, scenario=part, counts=_counts(part, days)))
+                progress.stage(f"Attacking {part.name}")
+                own = files[part.name], folder / f"{index}.parquet"
+                found.append(_scored(parts[-1], *own, bool(days), seed, max_bytes, engine, progress))
+        progress.stage("Joining the collections")
+        joined = JoinedUsers(scenario, parts, days, threshold, seed, head=PREVIEW_ROWS, top=top, why=why)
+        for number, tables in enumerate(matched([one.table for one in found])):
+            rows = joined.add(tables)
+            if written is not None:
+                written.write(number, rows)
+        scanned = None if written is None or truth is None else written.scan(("user", "adversary", "guess"))
+        evaluation = [] if scanned is None or truth is None else evaluate(scanned, truth, seed)
     miscalibrated = [one.violation for one in evaluation if one.calibrated is False]
+    for line in miscalibrated:
+        warnings.warn(line, stacklevel=2)
     return Inferred(
-        users=frame["user"].n_unique(),
-        reports=sum(one.reports for one in found),
+        users=joined.users,
+        reports=sum(one.about.reports for one in found),
         pools=list(values),
         threshold=threshold,
-        results=results,
-        preview=frame.head(PREVIEW_ROWS).rows(named=True),
-        top=top_users(frame, top).rows(named=True),
+        results=joined.results(),
+        preview=joined.head,
+        top=joined.top,
         evaluation=evaluation,
-        estimated=found[0].estimated,
-        violations=[*(line for one in found for line in one.violations), *miscalibrated],
+        estimated=[entry.name for entry in scenario.adversaries if entry.popularity == "estimated"],
+        collections=[one.about for one in found],
+        exposure=joined.exposure(),
+        violations=[*(line for one in found for line in one.about.inspection.violations), *miscalibrated],
     )
 
 
-def _files(reports: Mapping[str, str | PathLike[str]], scenario: Scenario) -> dict[str, Path]:
+class _Scored(NamedTuple):
+    """A collection whose posteriors have been written to a table."""
+
+    about: CollectionReports
+    table: Path
+
+
+def _scored(
+    part: CollectionPart,
+    file: Path,
+    table: Path,
+    dated: bool,
+    seed: int,
+    max_bytes: int,
+    engine: Engine,
+    progress: Progress,
+) -> _Scored:
+    """Attack one collection and write its posteriors, with their Monte Carlo errors."""
+    asked = sorted({count for count in part.counts if count}) or [1]
+    scenario = with_overrides(part.scenario, observations=asked if dated else None)
+    with (
+        writing(table) as written,
+        prepare_attack(file, DEFAULT, scenario, None, None, seed, max_bytes, engine, table.parent) as opened,
+    ):
+        ready = replace(opened, scorer=replace(opened.scorer, pool_errors=True))
+        first = first_checks(ready, scenario, ready.scorer.device)
+        if scenario.devices.rotate_after is not None:
+            warnings.warn(linking_warning(ready.scorer), stacklevel=4)
+        scored = score_reports(ready, str(file), written, engine, progress, max_bytes)
+        users, times = scored.tally.users, time_range(ready.source)
+        inspection = inspection_of(str(file), scenario, ready.scorer.device, scored.digest, first, times, users)
+        for line in inspection.violations:
+            warnings.warn(line, stacklevel=4)
+        about = CollectionReports(name=part.name, users=users, reports=ready.reports, inspection=inspection)
+    return _Scored(about, table)
+
+
+def collection_files(reports: Mapping[str, str | PathLike[str]] | Data, scenario: Scenario) -> dict[str, Path]:
     """Return the file of each collection; refuse names of others."""
     if not scenario.collections:
         remedy = "give a single file of reports, or write [attribute] and [[collection]]"
         raise InputError("must have [[collection]]", file=scenario.file, remedy=remedy)
     if not isinstance(reports, Mapping) or not reports:
         raise InputError("reports must be a file for each collection", value=reports)
+    if scenario.multidimensional:
+        raise _one_report_for_all(scenario)
     names = [own.name for own in scenario.collections]
     for name in reports:
         if name not in names:
             raise InputError("unknown collection", value=name, place="reports", remedy=did_you_mean(str(name), names))
     return {name: Path(reports[name]) for name in names if name in reports}
+
+
+def _one_report_for_all(scenario: Scenario) -> InputError:
+    """Return the error about a file for each collection, where a report has all of them."""
+    remedy = "give one table of tuple reports"
+    return InputError("has one report for all collections", file=scenario.file, remedy=remedy)
 
 
 def _days(scenario: Scenario, observations: Sequence[int] | None) -> list[int] | None:
@@ -179,213 +249,3 @@ def _counts(part: Scenario, days: list[int] | None) -> list[int]:
     devices = part.devices
     rate = (devices.reports_per_day or 1.0) * devices.sampling_rate
     return [min(int(count), devices.cap or ALL) for count in events_by(np.asarray(days), rate)]
-
-
-def _assumed_link(scenario: Scenario, part: _Part, adversary: int) -> Floats:
-    """Return the link that an adversary assumes for a collection."""
-    assert scenario.attribute is not None
-    universe, entry = part.scenario.universe(), scenario.adversaries[adversary]
-    with located(file=scenario.file, place=f"collection[{part.index}]"):
-        if part.name in entry.links:
-            return number_link(entry.links[part.name], scenario.attribute.values, universe.pool_names)
-        return link_of(scenario, part.index, universe)
-
-
-def _joined(
-    scenario: Scenario, parts: Sequence[_Part], days: list[int] | None, threshold: float | None, seed: int
-) -> tuple[pl.DataFrame, list[GuessSummary]]:
-    """Return the table of posteriors of the attribute, by user, adversary and day, and its summaries."""
-    assert scenario.attribute is not None
-    values = scenario.attribute.values
-    users = pl.concat([part.table["user"] for part in parts]).unique().sort()
-    hashes = name_hashes(users)
-    order = np.argsort(hashes, kind="stable")
-    users, keys = users.gather(order), user_keys(seed, hashes[order])
-    frames, results = [], []
-    for a, entry in enumerate(scenario.adversaries):
-        links = [_assumed_link(scenario, part, a) for part in parts]
-        prior, before = attribute_prior(entry.prior, values), np.full(len(users), -1)
-        for o, day in enumerate(days or [None]):
-            found = [
-                _evidence(part, entry.name, part.counts[o], users, link)
-                for part, link in zip(parts, links, strict=True)
-            ]
-            used = np.stack([count for _, count in found], axis=1)
-            posterior = normalized(joint_scores(np.stack([own for own, _ in found], axis=1), prior), prior)
-            total = used.sum(axis=1)
-            guessed, certain = guesses(posterior[:, None], keys, total[:, None])
-            guess, confidence = guessed[:, 0], certain[:, 0]
-            chosen = np.full(len(users), True) if threshold is None else confidence >= threshold
-            results.append(_summary(entry.name, day, values, total, guess, confidence, chosen, threshold))
-            names = pl.Series([*values, None], dtype=pl.String)
-            columns: dict[str, Any] = {
-                "user": users,
-                "adversary": pl.repeat(entry.name, len(users), eager=True),
-                "n": total.astype(np.int32),
-                "guess": names.gather(np.where(chosen, guess, len(values))),
-                "confidence": confidence,
-                **{f"posterior.{name}": posterior[:, i] for i, name in enumerate(values)},
-                **{f"n.{part.name}": used[:, c].astype(np.int32) for c, part in enumerate(parts)},
-                "order": np.arange(len(users)),
-            }
-            # a day without further reports repeats the one before
-            frames.append(pl.DataFrame(columns).filter(pl.Series(total > before)))
-            before = total
-    place = {entry.name: a for a, entry in enumerate(scenario.adversaries)}
-    frame = pl.concat(frames).with_columns(place=pl.col("adversary").replace_strict(place))
-    return frame.sort("order", "place", "n").drop("order", "place"), results
-
-
-def _evidence(part: _Part, adversary: str, count: int, users: pl.Series, link: Floats) -> tuple[Floats, Integers]:
-    """Return what a collection says about the attribute after this many reports, (users, values), and how many it has.
-
-    Users without reports have ones: no evidence.
-    """
-    pools = [f"posterior.{name}" for name in part.scenario.universe().pool_names]
-    rows = part.table.filter((pl.col("adversary") == adversary) & (pl.col("n") <= count))
-    last = rows.sort("n").unique("user", keep="last").select("user", "n", *pools)
-    own = pl.DataFrame({"user": users}).join(last, on="user", how="left", maintain_order="left")
-    posterior = own.select(pl.col(pools).cast(pl.Float64).fill_null(float("nan"))).to_numpy()
-    return linked(posterior, link), own["n"].fill_null(0).to_numpy().astype(np.int64)
-
-
-def _summary(
-    adversary: str,
-    day: int | None,
-    values: Sequence[str],
-    used: Integers,
-    guess: Integers,
-    confidence: Floats,
-    chosen: Any,
-    threshold: float | None,
-) -> GuessSummary:
-    counts = np.bincount(guess[chosen], minlength=len(values))
-    return GuessSummary(
-        adversary=adversary,
-        n=day,
-        reports=int(used.sum()),
-        confidence=float(confidence.mean()),
-        confident_at_threshold={level: int((confidence >= level).sum()) for level in with_threshold(threshold)},
-        guesses=dict(zip(values, counts.tolist(), strict=True)),
-        no_guess=int((~chosen).sum()),
-        baseline=1 / len(values),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class UserCollections:
-    """One user's reports of all collections in order of time, and how the posterior of the attribute grew.
-
-    table : for each adversary and report ``adversary``, ``n``, ``collection``, ``report`` (its number within the
-        collection), ``time`` (as the files have it, or the day by ``reports_per_day``) and ``posterior.<value>``.
-    """
-
-    user: str
-    reports: int
-    values: tuple[str, ...]
-    table: pl.DataFrame
-    violations: Sequence[str] = ()
-
-
-def attack_user_collections(
-    reports: Mapping[str, str | PathLike[str]],
-    scenario: Scenario,
-    user: str,
-    *,
-    out: str | PathLike[str] | None = None,
-    overwrite: bool = False,
-    raw: bool = False,
-    seed: int = 0,
-    engine: EngineLike | None = None,
-) -> UserCollections:
-    """Attack one user of several files report by report, in order of time.
-
-    The order is that of a column ``time`` where every file of the user has one, else of the day by ``reports_per_day``.
-    """
-    files, target = _files(reports, scenario), None if out is None else Path(out)
-    if target is not None:
-        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*files.values()))
-    assert scenario.attribute is not None
-    values, stories, parts, times = scenario.attribute.values, [], [], []
-    violations: list[str] = []
-    for index, part in enumerate(scenario.parts):
-        if part.name not in files:
-            continue
-        own = _times(files[part.name], user)
-        if own is None:
-            continue
-        story = attack_user(files[part.name], part, user, seed=seed, engine=engine)
-        times.append(own)
-        stories.append(story)
-        violations += story.violations
-        parts.append(_Part(name=part.name, index=index, scenario=part, counts=[], table=story.table))
-    if not stories:
-        raise InputError("must be a user of one of the files", value=user, place="user")
-    clock = _clock(parts, stories, times)
-    frames = [_growth(scenario, parts, a, clock) for a in range(len(scenario.adversaries))]
-    table = pl.concat(frames)
-    if target is not None:
-        with writing(target, raw=raw) as written:
-            written.write(0, table)
-    total = sum(story.reports for story in stories)
-    return UserCollections(user=user, reports=total, values=values, table=table, violations=violations)
-
-
-def _times(path: Path, user: str) -> pl.Series | None:
-    """Return the times of a user's reports, nulls where the file has no such column; None without the user."""
-    found = []
-    for batch in open_table(path).batches(("user",), optional=("time",)):
-        rows = batch.frame.filter(batch.names("user").cast(pl.String) == user)
-        if rows.height:
-            known = (
-                rows["time"].cast(pl.String)
-                if "time" in rows.columns
-                else pl.Series([None] * rows.height, dtype=pl.String)
-            )
-            found.append(known)
-    return pl.concat(found) if found else None
-
-
-def _clock(parts: Sequence[_Part], stories: Sequence[Any], times: Sequence[pl.Series]) -> pl.DataFrame:
-    """Return collection, report and time of each report in order of time; ties keep the order of the collections."""
-    known = all(not own.null_count() for own in times)
-    frames = []
-    for c, (part, story, own) in enumerate(zip(parts, stories, times, strict=True)):
-        number = np.arange(1, story.reports + 1)
-        day = number / (part.scenario.devices.reports_per_day or 1.0)
-        shown = own if known else pl.Series([f"{value:g}" for value in day])
-        numeric = own.cast(pl.Float64, strict=False) if known else pl.Series(day)
-        frames.append(pl.DataFrame({"part": c, "report": number, "time": shown, "moment": numeric}))
-    clock = pl.concat(frames)
-    # times are numbers, or texts that sort as they are, as ISO 8601 does
-    by = "time" if clock["moment"].null_count() else "moment"
-    for c, part in enumerate(parts):
-        if not clock.filter(pl.col("part") == c)[by].is_sorted():
-            raise InputError("a user's reports must be in order of time", place=f"reports {part.name}", value="time")
-    return clock.sort(by, "part", "report", maintain_order=True).drop("moment")
-
-
-def _growth(scenario: Scenario, parts: Sequence[_Part], adversary: int, clock: pl.DataFrame) -> pl.DataFrame:
-    """Return the posterior of the attribute after every report, as one adversary infers it."""
-    assert scenario.attribute is not None
-    values, entry = scenario.attribute.values, scenario.adversaries[adversary]
-    prior, evidence = attribute_prior(entry.prior, values), []
-    for c, part in enumerate(parts):
-        pools = [f"posterior.{name}" for name in part.scenario.universe().pool_names]
-        own = part.table.filter(pl.col("adversary") == entry.name).sort("n").select(pools).to_numpy()
-        after = linked(
-            np.concatenate([np.full((1, len(pools)), np.nan), own]), _assumed_link(scenario, part, adversary)
-        )
-        evidence.append(after[np.cumsum(clock["part"].to_numpy() == c)])
-    posterior = normalized(joint_scores(np.stack(evidence, axis=1), prior), prior)
-    names = pl.Series([part.name for part in parts])
-    return pl.DataFrame(
-        {
-            "adversary": pl.repeat(entry.name, clock.height, eager=True),
-            "n": np.arange(1, clock.height + 1),
-            "collection": names.gather(clock["part"]),
-            "report": clock["report"],
-            "time": clock["time"],
-            **{f"posterior.{name}": posterior[:, i] for i, name in enumerate(values)},
-        }
-    )

@@ -56,10 +56,21 @@ class EvaluationRecord(Result):
 
 
 @result
+class CollectionReportsRecord(Result):
+    """The reports of one of several collections, and the checks of these (`CollectionReports`)."""
+
+    name: str
+    users: Whole
+    reports: Whole
+    inspection: Inspection
+
+
+@result
 class AttackRecord(Result):
     """The record of an attack on a file: the checks of the reports, summaries, top users and explanations.
 
-    `evaluation` needs the ground truth; `devices` is the number of devices where pseudonyms were linked.
+    `evaluation` needs the ground truth; `devices` is the number of devices where pseudonyms were linked. With several
+    collections, `collections` has the checks of each, `inspection` is null, and n counts days.
     """
 
     format: Format = FORMAT
@@ -78,7 +89,8 @@ class AttackRecord(Result):
     top: tuple[Row, ...]
     explanations: tuple[Explanation, ...]
     strongest: tuple[StrongestReports, ...]
-    inspection: Inspection
+    inspection: Inspection | None
+    collections: tuple[CollectionReportsRecord, ...] = ()
     violations: tuple[str, ...]
     cautions: tuple[str, ...]
     passed: Flag
@@ -86,7 +98,6 @@ class AttackRecord(Result):
 
 def attack_record(found: Inferred, scenario: Scenario) -> AttackRecord:
     """Return the record of an attack."""
-    assert found.inspection is not None
     return AttackRecord(
         version=__version__,
         scenario=scenario.name,
@@ -120,6 +131,7 @@ def attack_record(found: Inferred, scenario: Scenario) -> AttackRecord:
             for name, reports in found.explanations.strongest.items()
         ),
         inspection=found.inspection,
+        collections=tuple(CollectionReportsRecord(**vars(one)) for one in found.collections),
         violations=tuple(found.violations),
         cautions=tuple(found.cautions),
         passed=found.passed,

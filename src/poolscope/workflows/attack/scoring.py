@@ -38,6 +38,9 @@ MAX_CELLS = 1 << 21
 #: The feature column of popularity masses; no report column has a blank in its name.
 MASS = "popularity mass"
 
+#: Columns of the Monte Carlo standard errors of posteriors, before the name of the pool.
+POOL_MCSE = "posterior_mcse."
+
 #: The column of confidences that account for several sets of pools.
 CORRECTED = "confidence_corrected"
 
@@ -49,7 +52,8 @@ class Scored:
     posterior : for each adversary (users, observations, k); guess, confidence, error : (users, adversaries,
     observations), where error is the Monte Carlo standard error of a sampled confidence, else 0;
     used : (users, observations) reports; exposed : by column, (users, adversaries) the report that exposed them, or -1;
-    corrected : the confidence after the choice among `Scorer.pool_sets`, equal to it for a single set.
+    corrected : the confidence after the choice among `Scorer.pool_sets`, equal to it for a single set;
+    pool_error : (users, observations, k) the errors of all pools, of adversaries whose posteriors are sampled.
     """
 
     used: Integers
@@ -59,6 +63,7 @@ class Scored:
     confidence: Floats
     corrected: Floats
     error: Floats
+    pool_error: Mapping[int, Floats]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,6 +77,7 @@ class Scorer:
     threshold : confidence below which no guess is made.
     seed : breaks ties between pools, with the hash of the user's name.
     pool_sets : how many sets of pools were tried on these reports, see `inference.multiplicity`.
+    pool_errors : whether the table has the Monte Carlo errors of all pools.
     """
 
     device: Device
@@ -80,6 +86,7 @@ class Scorer:
     threshold: float | None = None
     seed: int = 0
     pool_sets: int = 1
+    pool_errors: bool = False
 
     @property
     def mechanism(self) -> Mechanism:
@@ -162,6 +169,7 @@ class Scorer:
         first = np.empty((len(lengths), len(self.adversaries), len(thresholds)), dtype=np.int32)
         guess = np.empty((len(lengths), len(self.adversaries), used.shape[1]), dtype=np.int64)
         confidence, corrected, error = np.empty(guess.shape), np.empty(guess.shape), np.zeros(guess.shape)
+        pool_error = {a: np.zeros(posterior[a].shape) for a in self.memoization_aware}
         starts = np.cumsum(lengths) - lengths
         share = 1.0 / sum(map(bool, (self.memoization_unaware, self.memoization_aware, self.custom)))
 
@@ -206,6 +214,7 @@ class Scorer:
             for a in self.memoization_aware:
                 found = memoized_posterior_by_user(self.device, reports, self.adversaries[a], None, counts.tolist())
                 decision = decide(self.adversaries[a], *found, asked, used[users], keys[users], thresholds)
+                pool_error[a][users] = found.error[:, 1:]
                 # exposure is known at the counts only
                 dates = np.where(decision.exposed < 0, -1, counts[decision.exposed])
                 store(users, a, decision._replace(exposed=dates))
@@ -230,6 +239,7 @@ class Scorer:
             confidence=confidence,
             corrected=corrected if self.pool_sets > 1 else confidence,
             error=error,
+            pool_error=pool_error,
         )
 
     def _corrected(self, a: int, found: Decision, mass: Floats, lengths: Integers, rows: Integers) -> Floats:
@@ -277,6 +287,8 @@ class Scorer:
             frame = frame.with_columns(pl.Series(CORRECTED, scored.corrected.ravel()))
         if self.memoization_aware:
             frame = frame.with_columns(pl.Series(CONFIDENCE_MCSE, scored.error.ravel()))
+        if self.memoization_aware and self.pool_errors:
+            frame = frame.with_columns(self._by_pool(POOL_MCSE, scored, scored.pool_error))
         return frame.filter(memoized)
 
     def guesses(self, scored: Scored) -> Integers:
@@ -290,13 +302,17 @@ class Scorer:
 
     def _pool_columns(self, scored: Scored) -> list[pl.Series]:
         """Return ``posterior.<pool>`` of each pool; null for an adversary without the pool."""
+        return self._by_pool("posterior.", scored, dict(enumerate(scored.posterior)))
+
+    def _by_pool(self, prefix: str, scored: Scored, found: Mapping[int, Floats]) -> list[pl.Series]:
+        """Return a column for each pool from the values (users, observations, k) of some adversaries; else null."""
         columns = []
         for name in self.pool_names:
             values = np.full(scored.guess.shape, np.nan)
-            for a, adversary in enumerate(self.adversaries):
-                if name in adversary.hypotheses:
-                    values[:, a] = scored.posterior[a][:, :, adversary.hypotheses.index(name)]
-            columns.append(pl.Series(f"posterior.{name}", values.ravel(), nan_to_null=True))
+            for a, own in found.items():
+                if name in self.adversaries[a].hypotheses:
+                    values[:, a] = own[:, :, self.adversaries[a].hypotheses.index(name)]
+            columns.append(pl.Series(f"{prefix}{name}", values.ravel(), nan_to_null=True))
         return columns
 
 
