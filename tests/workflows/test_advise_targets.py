@@ -428,3 +428,14 @@ def test_chance_decides_nothing_between_mechanisms_about_as_good(prefer, standin
     for order in (made, made[::-1]):
         leaders = choose(order, prefer, 200, fixed=prefer == "least-exposure")
         assert leaders[0].name == expected
+
+
+@pytest.mark.parametrize(("searched", "held_out"), [(4000, 4000), (1000, 8000)])
+def test_what_was_aimed_at_is_confirmed_five_times_in_six(searched, held_out):
+    """The share that the searching users showed differs from the true one, and that of held-out users from it."""
+    aim, rng = target_with_margin(TARGET, searched, held_out), np.random.default_rng(SEED)
+    truth = rng.normal(aim, math.sqrt(aim * (1 - aim) / searched), 20_000)
+    shown = rng.binomial(held_out, np.clip(truth, 0, 1)) / held_out
+    confirmed = (shown <= max_confirmable_share(TARGET, held_out)).mean()
+    # 0.84 by the normal distribution, and a little more as the aim has a smaller variance than the target
+    assert abs(confirmed - 0.85) < 0.03

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from poolscope.cli.advise_collections import print_collections
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import MIN_USERS
-from poolscope.core.errors import as_options
+from poolscope.core.errors import InputError, as_options
 from poolscope.html.advise import answer, cap_text, decimal_percent, refusal
 from poolscope.html.tables import three_digits
 from poolscope.metrics.gates import GateResult
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.text import number
 from poolscope.metrics.usefulness import Usefulness, describe_usefulness
+from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.advise.collection_records import CollectionsAdvice
 from poolscope.workflows.advise.prices import STAR, option_label
 from poolscope.workflows.advise.question import DEFAULT_REPORTS
 from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation, Option
@@ -38,9 +43,41 @@ MAX_PRICES = 6
 CI = "95% CI"
 
 
-def print_advice(advice: Advice, report: Path, seconds: float) -> None:
-    """Print the recommendation in four lines, then what each mechanism can do, the sensitivity, and the notes."""
+def error_targets(given: Sequence[str], scenario: Scenario) -> Any:
+    """Parse options as 0.002 or emojis=0.002: a number, with several collections a number for each that has one."""
+    names = [own.name for own in scenario.collections]
+    targets: dict[str, float] = {}
+    for text in given:
+        name, equals, number = text.rpartition("=")
+        if equals and not names:
+            raise InputError("must be a number where there is one collection", value=text, place="--max-error")
+        try:
+            error = float(number)
+        except ValueError:
+            rule = "must be a number, or NAME=NUMBER with several collections"
+            raise InputError(rule, value=text, place="--max-error") from None
+        for own in [name] if equals else names or [""]:
+            if own in targets:
+                raise InputError("must be given once", value=text, place="--max-error")
+            targets[own] = error
+    return targets if names else targets.get("")
+
+
+def print_advice(advice: Advice | CollectionsAdvice, report: Path, seconds: float) -> None:
+    """Print an advice on one collection or on several."""
     console = Terminal()
+    if isinstance(advice, CollectionsAdvice):
+        print_collections(advice, console)
+    else:
+        print_mechanisms(advice, console)
+    for note in advice.notes:
+        console.say(as_options(note))
+    recommended = report.parent / "recommended.toml"
+    console.note(f"Seed {advice.seed}, {seconds:.1f} s. Audit it: poolscope audit {recommended}. Report: {report}")
+
+
+def print_mechanisms(advice: Advice, console: Terminal) -> None:
+    """Print the recommendation in four lines, then what each mechanism can do, and the sensitivity."""
     if text := refusal(advice):
         console.say(text)
     lines = answer(advice)
@@ -69,13 +106,9 @@ def print_advice(advice: Advice, report: Path, seconds: float) -> None:
     console.say(f"{spent_in_words(advice.recommendation, advice.recommended)}.")
     if best and len(advice.findings) > 1:
         console.say(NO_BETTER)
-    for note in advice.notes:
-        console.say(as_options(note))
-    recommended = report.parent / "recommended.toml"
-    console.note(f"Seed {advice.seed}, {seconds:.1f} s. Audit it: poolscope audit {recommended}. Report: {report}")
 
 
-def as_gate(advice: Advice) -> GateResult:
+def as_gate(advice: Advice | CollectionsAdvice) -> GateResult:
     """Return whether the recommendation meets its targets as the verdict of a gate; an undecided one passes."""
     found = advice.recommendation.meets_targets
     return GateResult(

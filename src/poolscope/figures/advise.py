@@ -10,6 +10,7 @@ import polars as pl
 from poolscope.figures import style
 from poolscope.figures.saving import Figure
 from poolscope.figures.style import Picture, between, percent, tooltip
+from poolscope.workflows.advise.collection_records import CollectionsAdvice
 from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.advise.text import events
 
@@ -19,8 +20,11 @@ REGION = "#56bfc0"
 """Color of the feasible region."""
 
 
-def pictures(advice: Advice) -> Iterator[Figure]:
+def pictures(advice: Advice | CollectionsAdvice) -> Iterator[Figure]:
     """Yield the figures of a report, in reading order."""
+    if isinstance(advice, CollectionsAdvice):
+        yield from _collection_pictures(advice)
+        return
     what, question = events(advice.scenario), advice.question
     error = (
         "it starts at the smallest ε that meets the accuracy target"
@@ -41,6 +45,58 @@ def pictures(advice: Advice) -> Iterator[Figure]:
         caption=f"Share of {advice.recommendation.users:,} held-out users exposed; 95% CI shaded, target dashed.",
         chart=exposure_curve(advice),
     )
+
+
+def _collection_pictures(advice: CollectionsAdvice) -> Iterator[Figure]:
+    """Yield the figures of an advice on several collections."""
+    users, last = advice.recommendation.users, advice.recommendation.last_day
+    yield Figure(
+        name="costs",
+        title="Cost of each collection",
+        caption=f"Share of {users:,} held-out users exposed by all collections together, minus that without the "
+        f"collection, by {last:,} days. Bars are 95% CIs.",
+        chart=cost_plot(advice),
+    )
+    yield Figure(
+        name="exposure",
+        title="Exposure of held-out users, all collections together",
+        caption=f"Share of {users:,} held-out users exposed; 95% CI shaded, target dashed.",
+        chart=exposure_curve(advice),
+    )
+
+
+@style.quickly
+def cost_plot(advice: CollectionsAdvice) -> Picture:
+    """Return the cost of each collection in exposure: a row for each, with its 95% CI."""
+    rows = [
+        {
+            "collection": one.collection,
+            **dict(zip(("cost", "low", "high"), one.cost, strict=True)),
+            "epsilon": one.epsilon,
+            "cap": one.cap,
+        }
+        for one in advice.collections
+    ]
+    order, color = [one.collection for one in advice.collections], style.EXPOSURE_COLORS[1]
+    title = "Users exposed because of the collection"
+    x = alt.X("cost:Q", axis=alt.Axis(title=title, tickCount=5, labelExpr=percent("datum.value", ".3~g")))
+    y = alt.Y("collection:N", sort=order, axis=alt.Axis(title=None))
+    hint = tooltip(
+        {
+            "Cost": percent("datum.cost"),
+            "95% CI": between(),
+            "ε per report": "format(datum.epsilon, '.4~g')",
+            "Cap, reports": "format(datum.cap, ',')",
+        },
+        title="datum.collection",
+    )
+    layers = [
+        style.layer().mark_rule(strokeWidth=2, color=color).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y),
+        style.layer()
+        .mark_point(filled=True, size=80, color=color, opacity=1, tooltip=alt.ExprRef(hint))
+        .encode(x=x, y=y),
+    ]
+    return style.single(layers, pl.DataFrame(rows), height=48 * len(rows), legend=[])
 
 
 @style.quickly
@@ -121,7 +177,7 @@ def _map_rows(advice: Advice) -> pl.DataFrame:
 
 
 @style.quickly
-def exposure_curve(advice: Advice) -> Picture:
+def exposure_curve(advice: Advice | CollectionsAdvice) -> Picture:
     """Return the share of held-out users exposed by each number of events, with the target."""
     question, line = advice.question, "exposed"
     table = pl.DataFrame(

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from poolscope.core.counting import MIN_USERS, counted
+from poolscope.core.counting import counted
 from poolscope.core.errors import as_options
 from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures.advise import pictures
+from poolscope.html.advise_collections import collections_page
 from poolscope.html.glossary import ADVICE, explained
 from poolscope.html.legal import legal_of, useful_in_words
-from poolscope.html.options import options_of, usefulness_of
+from poolscope.html.options import PoolRow, options_of, share_or_text, usefulness_of
 from poolscope.html.render import origin, placed, render
 from poolscope.html.tables import Column, interval, share, table, three_digits
 from poolscope.metrics.intervals import Estimate, known_value
-from poolscope.metrics.pools import PoolRecord
 from poolscope.workflows.advise.advise import DELTA
+from poolscope.workflows.advise.collection_records import CollectionsAdvice
 from poolscope.workflows.advise.records import Advice, Finding
 from poolscope.workflows.advise.search import NO, UNDECIDED, YES, verdict
 from poolscope.workflows.advise.text import (
@@ -33,7 +34,6 @@ from poolscope.workflows.advise.text import (
     number,
     question_text,
     refusal_of,
-    share_or_count,
     spent_in_words,
 )
 
@@ -80,32 +80,10 @@ class MechanismRow:
     limiting_constraint: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoolRow:
-    """The row of the users of a preferred pool."""
-
-    adversary: str
-    pool: str
-    users: int
-    exposed: Estimate | str
-    precision: Estimate | str
-
-    @classmethod
-    def of(cls, record: PoolRecord) -> PoolRow:
-        """Return the row of a record; shares of fewer than 20 users are counts."""
-        few, users = record.users < MIN_USERS, record.users
-        return cls(
-            adversary=record.adversary,
-            pool=record.pool,
-            users=users,
-            exposed=share_or_count(record.exposed, users) if few else record.exposed,
-            precision=share_or_count(record.precision, users) if few else record.precision,
-        )
-
-
-def write_page(advice: Advice, out: Path) -> Path:
+def write_page(advice: Advice | CollectionsAdvice, out: Path) -> Path:
     """Write ``advice.html`` into the advice's folder and return its path."""
-    html, page = page_of(advice), out / "advice.html"
+    html = collections_page(advice) if isinstance(advice, CollectionsAdvice) else page_of(advice)
+    page = out / "advice.html"
     with located_os_errors(page):
         write_text(page, html)
     return page
@@ -263,8 +241,8 @@ def _by_pool(advice: Advice) -> dict[str, Any]:
     rows = [PoolRow.of(record) for record in found.by_pool]
     columns = (
         Column("users", "", "Users", "{:,}".format),
-        Column("exposed", f"By {found.cap:,} {what}, % of users", "exposed", _share_or_count),
-        Column("precision", f"By {found.cap:,} {what}, % of users", "correct", _share_or_count),
+        Column("exposed", f"By {found.cap:,} {what}, % of users", "exposed", share_or_text),
+        Column("precision", f"By {found.cap:,} {what}, % of users", "correct", share_or_text),
     )
     row = ("pool", "Preferred pool")
     return table("Held-out users by preferred pool", rows, columns, block=("adversary", "Adversary"), row=row)
@@ -355,10 +333,6 @@ def decimal_percent(value: float) -> str:
 def cap_text(value: float, horizon: int) -> str:
     """Return a cap; "≥" where it reaches the horizon of the simulation."""
     return f"≥ {horizon:,}" if value >= horizon else f"{value:,.0f}"
-
-
-def _share_or_count(value: float | str) -> str:
-    return value if isinstance(value, str) else share(value)
 
 
 def _count(horizon: int) -> Any:

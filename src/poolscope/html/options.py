@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from poolscope.core.counting import MIN_USERS
 from poolscope.html.tables import Column, share, table, three_digits
 from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.usefulness import NEUTRAL_NAME, PeriodUsefulness, PoolUsefulness
 from poolscope.workflows.advise.question import DEFAULT_REPORTS
 from poolscope.workflows.advise.records import Advice, Option
-from poolscope.workflows.advise.text import events, format_total_epsilon, number
+from poolscope.workflows.advise.text import events, format_total_epsilon, number, share_or_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,34 @@ class OptionRow:
             parameters=option.parameters,
             pareto_optimal=option.pareto_optimal,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolRow:
+    """The row of the users of a preferred pool."""
+
+    adversary: str
+    pool: str
+    users: int
+    exposed: Estimate | str
+    precision: Estimate | str
+
+    @classmethod
+    def of(cls, record: PoolRecord) -> PoolRow:
+        """Return the row of a record; shares of fewer than 20 users are counts."""
+        few, users = record.users < MIN_USERS, record.users
+        return cls(
+            adversary=record.adversary,
+            pool=record.pool,
+            users=users,
+            exposed=share_or_count(record.exposed, users) if few else record.exposed,
+            precision=share_or_count(record.precision, users) if few else record.precision,
+        )
+
+
+def share_or_text(value: float | str) -> str:
+    """Return a share as a percentage without its sign; a count of few users as it is."""
+    return value if isinstance(value, str) else share(value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,13 @@ The workflows know no HTML. Renderers are imported only when they are needed, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from poolscope.core.arguments import checked
+from poolscope.core.errors import InputError
 from poolscope.core.executors import EngineLike
 from poolscope.core.progress import SILENT, Progress
 from poolscope.scenario.attacks import AttackSpec
@@ -18,6 +19,8 @@ from poolscope.scenario.interest import warn_of_interest
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows import compare as comparing
 from poolscope.workflows.advise import advise as advising
+from poolscope.workflows.advise.collection_records import CollectionsAdvice
+from poolscope.workflows.advise.collections import advise_collections, max_error_of_each
 from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.audit import audit as auditing
 from poolscope.workflows.audit.run_folder import Run, Summary
@@ -152,7 +155,7 @@ def compare(
     return comparison
 
 
-@checked
+@overload
 def advise(
     scenario: Scenario,
     *,
@@ -175,15 +178,68 @@ def advise(
     out: str | PathLike[str] | None = None,
     html: bool = True,
     progress: Progress = SILENT,
-) -> Advice:
+) -> Advice: ...
+
+
+@overload
+def advise(
+    scenario: Scenario,
+    *,
+    max_exposed: float,
+    max_error: Mapping[str, float],
+    threshold: float | None = None,
+    horizon: int | None = None,
+    days: float | None = None,
+    devices: int | None = None,
+    adversary: str | None = None,
+    epsilon: tuple[float, float] | None = None,
+    users: int | None = None,
+    tolerance: float | None = None,
+    prefer: str | None = None,
+    seed: int = 0,
+    engine: EngineLike | None = None,
+    out: str | PathLike[str] | None = None,
+    html: bool = True,
+    progress: Progress = SILENT,
+) -> CollectionsAdvice: ...
+
+
+@checked
+def advise(
+    scenario: Scenario,
+    *,
+    max_exposed: float,
+    threshold: float | None = None,
+    horizon: int | None = None,
+    days: float | None = None,
+    max_error: float | Mapping[str, float] | None = None,
+    devices: int | None = None,
+    mechanisms: Sequence[str] | None = None,
+    adversary: str | None = None,
+    epsilon: tuple[float, float] | None = None,
+    users: int | None = None,
+    tolerance: float | None = None,
+    prefer: str | None = None,
+    consider: Sequence[str] | None = None,
+    mitigations: bool = False,
+    seed: int = 0,
+    engine: EngineLike | None = None,
+    out: str | PathLike[str] | None = None,
+    html: bool = True,
+    progress: Progress = SILENT,
+) -> Advice | CollectionsAdvice:
     """Recommend a mechanism, epsilon and cap that meet targets of exposure and accuracy.
+
+    For a scenario with several collections, `max_error` is a mapping, and the advice is an epsilon and a cap for each
+    collection (`CollectionsAdvice`).
 
     Parameters
     ----------
     max_exposed : largest share of users exposed, at this confidence `threshold`; by default the scenario's threshold,
         or 0.9.
     horizon, days : number of events, or of days, that the target is for; by default the scenario's last count.
-    max_error, devices : largest RMSE of a frequency from one report of each device; both or none.
+    max_error, devices : largest RMSE of a frequency from one report of each device; both or none. With several
+        collections, a mapping from their names, which may be empty.
     mechanisms : names; by default the scenario's own and common ones. "all" is every one with an epsilon.
     adversary : name of an adversary of the scenario; by default the strongest.
     epsilon : smallest and largest epsilon of the search.
@@ -192,7 +248,7 @@ def advise(
     tolerance : width of the 95% CI of a share near the target at which the search stops adding users.
     prefer : what the recommendation is chosen by among options that meet the targets: "utility", "lowest-epsilon",
         "lowest-total-epsilon", "least-exposure" or "fewest-reports". By default the least exposure where there is an
-        error target, and the utility without one.
+        error target, and the utility without one. With several collections "least-exposure" or "utility".
     consider : what devices may do beside the mechanism, each tried with every mechanism: "memoize", "rotate", "sample",
         "cap".
     mitigations : whether to simulate mitigations of the recommendation.
@@ -208,28 +264,53 @@ def advise(
     >>> [(found.mechanism, found.feasible) for found in advice.findings]
     [('grr', 'yes')]
     """
-    warn_of_interest(scenario)
-    advice = advising.advise(
-        scenario,
-        max_exposed=max_exposed,
-        threshold=threshold,
-        horizon=horizon,
-        days=days,
-        max_error=max_error,
-        devices=devices,
-        mechanisms=mechanisms,
-        adversary=adversary,
-        epsilon=epsilon,
-        users=users,
-        tolerance=tolerance,
-        prefer=prefer,
-        consider=consider,
-        mitigations=mitigations,
-        seed=seed,
-        engine=engine,
-        out=out,
-        progress=progress,
-    )
+    if scenario.collections:
+        asked = max_error_of_each(
+            scenario, max_error, mechanisms=mechanisms, consider=consider, mitigations=mitigations
+        )
+        advice: Advice | CollectionsAdvice = advise_collections(
+            scenario,
+            max_exposed=max_exposed,
+            max_error=asked,
+            threshold=threshold,
+            horizon=horizon,
+            days=days,
+            devices=devices,
+            adversary=adversary,
+            epsilon=epsilon,
+            users=users,
+            tolerance=tolerance,
+            prefer=prefer,
+            seed=seed,
+            engine=engine,
+            out=out,
+            progress=progress,
+        )
+    else:
+        if isinstance(max_error, Mapping):
+            raise InputError("max_error must be a number where there is one collection", value=dict(max_error))
+        warn_of_interest(scenario)
+        advice = advising.advise(
+            scenario,
+            max_exposed=max_exposed,
+            threshold=threshold,
+            horizon=horizon,
+            days=days,
+            max_error=max_error,
+            devices=devices,
+            mechanisms=mechanisms,
+            adversary=adversary,
+            epsilon=epsilon,
+            users=users,
+            tolerance=tolerance,
+            prefer=prefer,
+            consider=consider,
+            mitigations=mitigations,
+            seed=seed,
+            engine=engine,
+            out=out,
+            progress=progress,
+        )
     if html and out is not None:
         from poolscope.html.advise import write_page
 

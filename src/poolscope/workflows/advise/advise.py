@@ -29,7 +29,14 @@ from poolscope.workflows.advise.choice import Standing, choose, equally_good
 from poolscope.workflows.advise.options import alternatives_of, options_of, standing_of
 from poolscope.workflows.advise.question import CAP, DEFAULT_REPORTS, EPSILON_RANGE, Question, question_of
 from poolscope.workflows.advise.records import Advice, Attempt, Finding, Recommendation
-from poolscope.workflows.advise.refine import Deployment, Refinement, Verified, cap_in_reports, start_refinement, verify
+from poolscope.workflows.advise.refine import (
+    Deployment,
+    MechanismRefinement,
+    Verified,
+    cap_in_reports,
+    start_refinement,
+    verify,
+)
 from poolscope.workflows.advise.search import NO, YES, Errors, combine_verdicts
 from poolscope.workflows.advise.setups import deployed, expand_all, order_of, parameter_notes, split_name
 from poolscope.workflows.advise.simulation import simulator_of, with_budgets
@@ -111,7 +118,7 @@ def advise(
     findings = {candidate.kind: findings[candidate.kind] for candidate in candidates}
     by_kind = {candidate.kind: candidate for candidate in candidates}
     horizon = min(simulator.horizon(finding.name) for finding in findings.values() if finding.trials)
-    refinements: dict[str, Refinement] = {}
+    refinements: dict[str, MechanismRefinement] = {}
     # a mechanism that leads with few users may not lead with many
     while (leaders := leaders_of(findings, by_kind, horizon))[0] not in refinements:
         kind = leaders[0]
@@ -191,7 +198,7 @@ def _standings(findings: Mapping[str, Finding], candidates: Mapping[str, Candida
 
 
 def recommendation_of(
-    verified: Verified, attempts: tuple[Attempt, ...], finding: Finding, candidate: Candidate, reason: str
+    verified: Verified[Game], attempts: tuple[Attempt, ...], finding: Finding, candidate: Candidate, reason: str
 ) -> Recommendation:
     """Return the record of the recommendation, with its empirical error."""
     choice, game, question = verified.choice, verified.game, candidate.question
@@ -245,7 +252,7 @@ def _shuffled_total(game: Game, devices: int | None) -> float | None:
     return shuffle_epsilon_of_mechanism(game.mechanism, devices, DELTA, rounds=cap)
 
 
-def usefulness_of(verified: Verified, candidate: Candidate) -> Usefulness | None:
+def usefulness_of(verified: Verified[Game], candidate: Candidate) -> Usefulness | None:
     """Return what can be seen in the frequencies of a verified deployment, in one collection and over time."""
     game, question = verified.game, candidate.question
     return usefulness(

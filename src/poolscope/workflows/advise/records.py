@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 from os import PathLike
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, InstanceOf
 
 from poolscope import __version__
-from poolscope.core.errors import located
-from poolscope.core.files import ANOTHER, check_new, claimed, located_os_errors, read_json
+from poolscope.core.files import ANOTHER, check_new, claimed, located_os_errors
 from poolscope.core.tables.atomic import write_text
 from poolscope.metrics.bounds import CumulativeEpsilon
 from poolscope.metrics.intervals import Estimate
@@ -25,13 +24,12 @@ from poolscope.metrics.models import (
     Seconds,
     Whole,
     as_text,
-    read_model,
     result,
 )
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.provenance import Provenance
 from poolscope.metrics.usefulness import Usefulness
-from poolscope.scenario.scenario import Scenario, load_scenario
+from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.question import Question
 from poolscope.workflows.advise.search import Errors, Trial
 from poolscope.workflows.advise.setups import name_of
@@ -316,19 +314,16 @@ class Advice(Result):
 
     def write(self, out: str | PathLike[str]) -> None:
         """Put ``advice.json`` and ``recommended.toml``, with the files that it names, into a folder of its own."""
-        out = Path(out)
-        with located_os_errors(out, ANOTHER), claimed(out):
-            check_new(out)
-            for name in input_files(self.scenario):
-                (out / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(self.scenario.resolve(name), out / name)
-            write_text(out / RECOMMENDED, self.recommended.text)
-            write_text(out / FILE, as_text(self))
+        write_advice(self, out)
 
 
-def read_advice(folder: Path) -> Advice:
-    """The advice that lies in a folder; an ``InputError`` says what is missing or malformed."""
-    recommended, path = load_scenario(folder / RECOMMENDED), folder / FILE
-    found = read_json(path)
-    with located(file=path):
-        return read_model(Advice, found | {"recommended": recommended} if isinstance(found, dict) else found)
+def write_advice(advice: Any, out: str | PathLike[str]) -> None:
+    """Write the files of an advice, on one collection or on several, into a folder of its own."""
+    out = Path(out)
+    with located_os_errors(out, ANOTHER), claimed(out):
+        check_new(out)
+        for name in input_files(advice.scenario):
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(advice.scenario.resolve(name), out / name)
+        write_text(out / RECOMMENDED, advice.recommended.text)
+        write_text(out / FILE, as_text(advice))

@@ -8,10 +8,11 @@ the users of the search. Held-out users had no part in the choice.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from poolscope.game.blocks import users_to_play
+from poolscope.game.blocks import AnyGame, users_to_play
 from poolscope.game.columns import EXPOSED_AT_THRESHOLD
 from poolscope.game.game import Game
 from poolscope.metrics.intervals import Estimate
@@ -54,8 +55,9 @@ EDGE = 0.05
 #: Relative distance at which a trial counts as at a share; ratio at which epsilons count as equal.
 SHARE_TOLERANCE, SAME_EPSILON = 0.04, 1.004
 
-#: What keeps a proposal from being larger: no trial goes further, the end of the range, or a jump of exposure.
-HORIZON, RANGE, JUMP = "horizon", "range", "jump"
+#: What keeps a proposal from being larger: no trial goes further, the end of the range, a jump of exposure, or that the
+#: search repeats it.
+HORIZON, RANGE, JUMP, REPEATED = "horizon", "range", "jump", "repeated"
 
 
 class Deployment(NamedTuple):
@@ -67,11 +69,15 @@ class Deployment(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A deployment, the share of search users that it exposes, and what keeps it from being larger, if anything."""
+    """A deployment, the share of search users that it exposes, and what keeps it from being larger, if anything.
+
+    `smallest` says that nothing smaller can be proposed.
+    """
 
     choice: Deployment
     exposed: float
     limit: str | None = None
+    smallest: bool = False
 
 
 class Refinement(Protocol):
@@ -91,8 +97,36 @@ class Refinement(Protocol):
         """Return the largest proposal that exposes at most a share; the requested cap where it meets the target."""
         ...
 
-    def finding(self) -> Finding:
-        """Return the finding of all trials of the mechanism."""
+
+class LevelCandidate(Protocol):
+    """What is refined by one level: a mechanism by its epsilon, or all collections by a factor."""
+
+    @property
+    def kind(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def question(self) -> Question:
+        """The targets, and the range of the level."""
+        ...
+
+    @property
+    def simulator(self) -> Simulator:
+        """What plays its trials."""
+        ...
+
+    @property
+    def max_users(self) -> int:
+        """Users of the search at most."""
+        ...
+
+    def played(self, epsilon: float, users: int, horizon: int | None = None) -> Exposures:
+        """Return exposures of at least this many users at a level."""
+        ...
+
+    def trial_of(self, epsilon: float, found: Exposures) -> Trial:
+        """Return the trial at a level."""
         ...
 
 
@@ -143,12 +177,14 @@ class CapRefinement:
         return candidate.played(self.epsilon, candidate.max_users, further)
 
 
-class EpsilonRefinement:
-    """Finds the largest epsilon with the requested cap."""
+class LevelRefinement:
+    """Finds the largest level, such as epsilon, with the requested cap."""
 
-    def __init__(self, candidate: Candidate, finding: Finding) -> None:
+    level = "epsilon"
+
+    def __init__(self, candidate: LevelCandidate, trials: Sequence[Trial]) -> None:
         self.candidate, self.question = candidate, candidate.question
-        self.trials = {trial.epsilon: trial for trial in finding.trials}
+        self.trials = {trial.epsilon: trial for trial in trials}
         self.quick = candidate.kind not in candidate.simulator.budgets
         furthest = candidate.simulator.horizon(candidate.kind)
         self.horizon = min(furthest, math.ceil(FURTHER * self.question.horizon)) if self.quick else None
@@ -172,9 +208,6 @@ class EpsilonRefinement:
             found = next_epsilon(list(self.trials.values()), share, below, above, EDGE)
             self._play(min(max(rounded_down(found, 4), low), high), share)
         return self._proposal(share, target)
-
-    def finding(self) -> Finding:
-        return self.candidate.finding_of(list(self.trials.values()))
 
     def _proposal(self, share: float, target: float) -> Proposal:
         """Take the trial of all users nearest to the share, else the largest epsilon that exposes no more."""
@@ -200,7 +233,7 @@ class EpsilonRefinement:
     def _play(self, epsilon: float, share: float) -> None:
         """Play more and more users until their share differs significantly from the given one, or all have played."""
         candidate, most = self.candidate, self.most
-        stage = f"Refining {candidate.kind} at epsilon {epsilon:.4g}, up to {most:,} users"
+        stage = f"Refining {candidate.kind} at {self.level} {epsilon:.4g}, up to {most:,} users"
         candidate.simulator.progress.stage(stage)
         users = min(MIN_TRIAL_USERS, most)
         while True:
@@ -211,9 +244,24 @@ class EpsilonRefinement:
         self.trials[epsilon] = trial
 
 
-def start_refinement(candidate: Candidate, finding: Finding) -> Refinement:
+class EpsilonRefinement(LevelRefinement):
+    """Finds the largest epsilon of a mechanism with the requested cap."""
+
+    def __init__(self, candidate: Candidate, finding: Finding) -> None:
+        super().__init__(candidate, finding.trials)
+        self.mechanism = candidate
+
+    def finding(self) -> Finding:
+        return self.mechanism.finding_of(list(self.trials.values()))
+
+
+MechanismRefinement = CapRefinement | EpsilonRefinement
+"""A refinement of one mechanism; its `finding` is that of all trials."""
+
+
+def start_refinement(candidate: Candidate, finding: Finding) -> MechanismRefinement:
     """Refine the cap where an error target fixes epsilon, else epsilon, for the share that is aimed at first."""
-    refined: Refinement = (CapRefinement if candidate.question.fixes_epsilon else EpsilonRefinement)(candidate, finding)
+    refined = (CapRefinement if candidate.question.fixes_epsilon else EpsilonRefinement)(candidate, finding)
     target = candidate.question.max_exposed
     independent = refined.users / refined.design_effect
     refined.at(target_with_margin(target, independent, independent), target)
@@ -227,8 +275,12 @@ MAX_ATTEMPTS = 4
 BACKOFF = 0.93
 
 
+AnyPlayed = TypeVar("AnyPlayed", bound=AnyGame)
+AnySimulator = TypeVar("AnySimulator", bound=Simulator)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Verified:
+class Verified(Generic[AnyPlayed]):
     """A deployment as held-out users experience it.
 
     Parameters
@@ -240,7 +292,7 @@ class Verified:
 
     choice: Deployment
     limit: str | None
-    game: Game
+    game: AnyPlayed
     seed: int
     users: range
     exposures: Exposures
@@ -253,7 +305,17 @@ class Verified:
         return self.exposures.share(self.choice.cap)
 
 
-def verify(refinement: Refinement, simulator: Simulator) -> tuple[Verified, tuple[Attempt, ...]]:
+Checked = TypeVar("Checked", bound="Verified[Any]")
+
+
+def verify(refinement: Refinement, simulator: Simulator) -> tuple[Verified[Game], tuple[Attempt, ...]]:
+    """Refine a proposal for one collection until held-out users confirm it, see `verify_by`."""
+    return verify_by(play_choice, refinement, simulator)
+
+
+def verify_by(
+    play: Callable[[Proposal, AnySimulator, int], Checked], refinement: Refinement, simulator: AnySimulator
+) -> tuple[Checked, tuple[Attempt, ...]]:
     """Refine a proposal until held-out users confirm that it exposes most of the target, and no more than it.
 
     Every attempt has users of its own and, where the popularity is estimated, an estimate of its own. Users who do not
@@ -271,12 +333,12 @@ def verify(refinement: Refinement, simulator: Simulator) -> tuple[Verified, tupl
         proposal = refinement.at(aim / level, question.max_exposed / level)
         if proposal.choice == contradicted:
             proposal = proposal._replace(choice=step_back(proposal.choice, question), limit=JUMP)
-        found = play_choice(proposal, simulator, simulator.seed + 1 + len(attempts))
+        found = play(proposal, simulator, simulator.seed + 1 + len(attempts))
         share = found.exposed
         epsilon, cap, users = proposal.choice.epsilon, proposal.choice.cap, len(found.users)
         meets = verdict(share, question.max_exposed)
         attempts.append(Attempt(epsilon=epsilon, cap=cap, users=users, exposed=share, meets_targets=meets))
-        last = len(attempts) == MAX_ATTEMPTS or (cap == 1 and question.fixes_epsilon)
+        last = len(attempts) == MAX_ATTEMPTS or proposal.smallest or (cap == 1 and question.fixes_epsilon)
         if last or accepted(found, simulator):
             return found, tuple(attempts)
         if meets == NO or (share.value > question.max_exposed and not retriable(found, simulator)):
@@ -286,7 +348,7 @@ def verify(refinement: Refinement, simulator: Simulator) -> tuple[Verified, tupl
         effect = max(effect, found.exposures.design_effect(cap))
 
 
-def accepted(found: Verified, simulator: Simulator) -> bool:
+def accepted(found: Verified[Any], simulator: Simulator) -> bool:
     """Return whether a verified deployment needs no further attempt.
 
     Held-out users confirm that it exposes no more than the target, and not much less, unless something keeps it from
@@ -302,7 +364,7 @@ def accepted(found: Verified, simulator: Simulator) -> bool:
     return used and verdict(share, question.max_exposed) == YES
 
 
-def retriable(found: Verified, simulator: Simulator) -> bool:
+def retriable(found: Verified[Any], simulator: Simulator) -> bool:
     """Return whether other users would decide: there are others, enough of them, and they play quickly."""
     independent = len(found.users) / found.exposures.design_effect(found.choice.cap)
     slow = found.game.recorded is not None or found.choice.kind in simulator.budgets
@@ -316,7 +378,7 @@ def step_back(choice: Deployment, question: Question) -> Deployment:
     return choice._replace(epsilon=rounded_down(BACKOFF * choice.epsilon))
 
 
-def play_choice(proposal: Proposal, simulator: Simulator, seed: int) -> Verified:
+def play_choice(proposal: Proposal, simulator: Simulator, seed: int) -> Verified[Game]:
     """Play a deployment with its cap until the cap is reached."""
     # where events are sampled, the cap is reached at about the event that it stands for
     choice, question = proposal.choice, simulator.question

@@ -79,13 +79,25 @@ class SearchResult:
 
 
 def largest_epsilon(
-    trial: Callable[[float], Trial], target: float, start: float, low: float, high: float, close: float = CLOSE_RATIO
+    trial: Callable[[float], Trial],
+    target: float,
+    start: float,
+    low: float,
+    high: float,
+    close: float = CLOSE_RATIO,
+    *,
+    step: float = STEP,
+    near: float | None = None,
 ) -> SearchResult:
     """Step from `start` until two trials bracket the target, then close in on it, to the ratio `close`.
 
     Exposure is assumed to increase with epsilon; where it does not, some crossing is found, and `monotone` is false.
+    A trial that exposes at most the target, and at least the part 1 - `near` of it, ends the search.
     """
     known: dict[float, Trial] = {}
+
+    def is_near(trial: Trial) -> bool:
+        return near is not None and (1 - near) * target <= trial.exposed.value <= target
 
     def run(epsilon: float) -> Trial:
         epsilon = min(max(epsilon, low), high)
@@ -93,10 +105,10 @@ def largest_epsilon(
             known[epsilon] = trial(epsilon)
         return known[epsilon]
 
-    one, step = run(start), STEP
+    one = run(start)
     if one.exposed.value <= target:
         met, missed = one, None
-        while missed is None and met.epsilon < high:
+        while missed is None and met.epsilon < high and not is_near(met):
             other, step = run(met.epsilon * step), step**STEP
             met, missed = (other, None) if other.exposed.value <= target else (met, other)
     else:
@@ -104,7 +116,7 @@ def largest_epsilon(
         while met is None and missed.epsilon > low:
             other, step = run(missed.epsilon / step), step**STEP
             met, missed = (other, missed) if other.exposed.value <= target else (None, other)
-    while met and missed and missed.epsilon > close * met.epsilon and len(known) < MAX_TRIALS:
+    while met and missed and missed.epsilon > close * met.epsilon and len(known) < MAX_TRIALS and not is_near(met):
         other = run(next_epsilon([met, missed], target, met.epsilon, missed.epsilon))
         met, missed = (other, missed) if other.exposed.value <= target else (met, other)
     return result_of(list(known.values()), target, low, high)
@@ -141,7 +153,7 @@ def crossing(trials: Sequence[Trial], share: float, below: float, above: float) 
     """
     middle = math.log(below * above) / 2
     x = np.log([trial.epsilon for trial in trials]) - middle
-    odds = np.array([_log_odds(trial.exposed.value, trial.users) for trial in trials])
+    odds = np.array([log_odds(trial.exposed.value, trial.users) for trial in trials])
     part = 1 / (1 + np.exp(-odds))
     weights = (
         np.array([trial.users for trial in trials]) * part * (1 - part) * np.exp(-((x / FIT_WIDTH) ** 2) / 2) + 1e-9
@@ -179,7 +191,7 @@ def _monotone(trials: tuple[Trial, ...]) -> bool:
     return True
 
 
-def _log_odds(share: float, users: int) -> float:
+def log_odds(share: float, users: int) -> float:
     """Return the log odds of a share of users, finite at 0 and 1."""
     inside = (share * users + 0.5) / (users + 1)
     return math.log(inside / (1 - inside))

@@ -10,16 +10,19 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.core.arrays import Floats, Integers
+from poolscope.core.arrays import Floats, Integers, Tick
 from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import Progress
+from poolscope.game.blocks import AnyGame
+from poolscope.game.blocks import play_block as play_any_block
 from poolscope.game.columns import ESTIMATE, EXPOSED_AT_THRESHOLD
-from poolscope.game.game import Game, blocks, play_block, play_blocks
+from poolscope.game.game import Game, blocks, play_block
 from poolscope.inference.adversary import Adversary
 from poolscope.metrics.intervals import Estimate, clopper_pearson, effect_of_share, share_of
 from poolscope.metrics.provenance import checksum
@@ -206,17 +209,23 @@ class Simulator:
         """Build the game of a mechanism at an epsilon, see `variant`."""
         return build_game(self.variant(kind, epsilon, horizon), self.seed, self.engine.map)
 
-    def outcomes(self, game: Game, users: range, seed: int | None = None) -> pl.DataFrame:
+    def outcomes(self, game: AnyGame, users: range, seed: int | None = None) -> pl.DataFrame:
         """Play some users on the engine."""
         todo = [range(users[some.start], users[some.stop - 1] + 1) for some in blocks(len(users), game.block_users)]
-        seed = self.seed if seed is None else seed
-        outcomes = play_blocks(game, todo, seed, self.engine, self.progress.tick)
+        shared = game, self.seed if seed is None else seed
+        outcomes = pl.concat(self.engine.tasks(_play_some, shared, todo, self.progress.tick))
         self.digests[str(len(self.digests))] = checksum([outcomes])
         return outcomes
 
     def exposures(self, game: Game, users: range, seed: int | None = None) -> Exposures:
         """Return by which event some users are exposed to the first adversary of a game."""
         return exposures_of(self.outcomes(game, users, seed), game.adversaries[0], game)
+
+
+def _play_some(shared: tuple[AnyGame, int], users: range, engine: Local, tick: Tick) -> pl.DataFrame:
+    """Play one block; the task of an executor."""
+    game, seed = shared
+    return play_any_block(game, users, seed, tick, engine)
 
 
 def simulator_of(scenario: Scenario, question: Question, seed: int, engine: Engine, progress: Progress) -> Simulator:
@@ -238,8 +247,17 @@ def reduced_scenario(scenario: Scenario, question: Question, observations: Seque
     }
     tables = scenario.to_dict()
     entry = next(table for table in tables["adversary"] if table["name"] == question.adversary)
-    devices = {key: value for key, value in tables.get("devices", {}).items() if key != "cap"}
-    return scenario.replace({"adversary": [entry], "attack": attack, "devices": devices})
+    changes: dict[str, Any] = {"adversary": [entry], "attack": attack}
+    if scenario.collections:
+        changes["collection"] = [own | {"devices": _without_cap(own)} for own in tables["collection"]]
+    else:
+        changes["devices"] = _without_cap(tables)
+    return scenario.replace(changes)
+
+
+def _without_cap(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table ``devices`` without its cap."""
+    return {key: value for key, value in tables.get("devices", {}).items() if key != "cap"}
 
 
 def groups_reports(simulator: Simulator, kind: str) -> bool:

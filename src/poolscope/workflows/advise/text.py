@@ -360,6 +360,8 @@ def best_in_all(alternatives: Sequence[Alternative]) -> bool:
 
 def events(scenario: Scenario) -> str:
     """Return the unit of n."""
+    if scenario.collections:
+        return "days"
     return "events" if scenario.devices.sampling_rate < 1 else "reports"
 
 

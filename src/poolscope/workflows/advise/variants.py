@@ -37,7 +37,7 @@ POPULATIONS = {
 PRIORS = AS_ASKED, MATCHED = "as asked", "matched"
 
 
-def sensitivity(verified: Verified, simulator: Simulator) -> Iterator[Case]:
+def sensitivity(verified: Verified[Game], simulator: Simulator) -> Iterator[Case]:
     """Yield the recommendation under other assumptions; without its cap, so that the largest cap is known."""
     question, choice = simulator.question, verified.choice
     game, users = uncapped(verified, simulator), verified.users[:MAX_CASE_USERS]
@@ -55,7 +55,7 @@ def sensitivity(verified: Verified, simulator: Simulator) -> Iterator[Case]:
             yield _case("pools", case, simulator.exposures(other, users, verified.seed), AS_ASKED, question)
 
 
-def uncapped(verified: Verified, simulator: Simulator) -> Game:
+def uncapped(verified: Verified[Game], simulator: Simulator) -> Game:
     """Return the game of a verified deployment without its cap, with the horizon of a trial."""
     kind, memoizes = verified.choice.kind, verified.game.device.memoizes
     counts = simulator.observation_counts(kind, simulator.horizon(kind), memoizes)
@@ -78,7 +78,7 @@ def by_behavior(found: Exposures, game: Game, question: Question) -> Iterator[Ca
             yield _case("behavior", case, found.of(some), AS_ASKED, question)
 
 
-def _by_population(game: Game, found: Exposures, simulator: Simulator, verified: Verified) -> Iterator[Case]:
+def _by_population(game: Game, found: Exposures, simulator: Simulator, verified: Verified[Game]) -> Iterator[Case]:
     """Yield other populations, against the adversary as asked or one with a matched prior: the worse of the two."""
     (mine,), users = game.adversaries, verified.users[:MAX_CASE_USERS]
     for case, behavior in _populations(game, simulator.scenario).items():
@@ -115,7 +115,7 @@ def _matched(adversary: Adversary, behavior: Behavior) -> Adversary:
     return replace(adversary, name=name, belief=belief, redraws=redraws)
 
 
-def _by_knowledge(game: Game, found: Exposures, simulator: Simulator, verified: Verified) -> Iterator[Case]:
+def _by_knowledge(game: Game, found: Exposures, simulator: Simulator, verified: Verified[Game]) -> Iterator[Case]:
     """Yield adversaries who know the popularity exactly or not at all, with the same reports."""
     (mine,) = game.adversaries
     entry = simulator.scenario.adversaries[0]
