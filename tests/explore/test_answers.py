@@ -9,9 +9,11 @@ from cases.explorer import small
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
-from poolscope.explore.answers import SAMPLE_SIZES, Games, answers, curator_error
+from poolscope.explore.answers import SAMPLE_SIZES, Games, curator_error
+from poolscope.explore.controls import offered
+from poolscope.explore.growing import answers
 from poolscope.explore.one_user import in_words, user_history
-from poolscope.explore.settings import Scenarios, Setting, offered
+from poolscope.explore.settings import Scenarios, Setting
 from poolscope.explore.streams import Outdated, Stoppable
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.behavior import draw_traces, draw_users

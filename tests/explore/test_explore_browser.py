@@ -11,6 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 from cases.browsing import launched, needs_chromium, pointed_at, saved, saved_as_text, tells
+from cases.collections import DOMAINS, EMOJIS
+from cases.collections import scenario as collections
 from cases.explorer import HOSTILE, TOKEN, serving, small
 from cases.selection import mostly, slow
 
@@ -232,6 +234,43 @@ def test_the_users_of_a_file_sort_and_filter(served, opened, tmp_path):
     page.click("#people-rows button")
     until(page, "document.querySelector('#growth-chart[data-drawn] svg') !== null")
     assert "contains no reports" in page.inner_text("#growth-note")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
+def test_collections_stand_side_by_side_with_a_joint_curve(served, opened, tmp_path, width, scheme):
+    named = [{**EMOJIS, "name": HOSTILE[1]}, DOMAINS]
+    (tmp_path / "two.toml").write_text(collections(*named).text, encoding="utf-8")
+    page = opened(served(tmp_path / "two.toml"), width, color_scheme=scheme)
+    before = {(one["collection"], one["adversary"]): one for one in answered(page)}
+    until(page, "document.querySelectorAll('#pictures .chart[data-drawn] svg.marks').length === 3")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    cards = page.query_selector_all(".card")
+    assert [card.query_selector("h3").inner_text() for card in cards] == [HOSTILE[1], "domains"]
+    places = [card.bounding_box() for card in cards]
+    assert (places[0]["y"] == places[1]["y"]) == (width > 860), "side by side where there is room"
+    for hidden in ("#alternatives", "#by-pool", "#precision", "#map"):
+        assert not page.is_visible(hidden)
+    # the joint line and one for each collection, with their names as text
+    legend = page.text_content("#exposure")
+    assert all(name in legend for name in ("joint", "domains"))
+    until(page, "!document.getElementById('story').hidden")
+    assert "In domains, the user prefers" in page.inner_text("#who")
+    # a control of one collection changes that one and the joint results, and not the other
+    exact = page.query_selector('[data-key="collection[1].mechanism.epsilon"] input[type="number"]')
+    exact.fill("0.2")
+    exact.press("Enter")
+    until(page, f"!({DONE})")
+    after = {(one["collection"], one["adversary"]): one for one in answered(page)}
+    assert after[HOSTILE[1], "strong"] == before[HOSTILE[1], "strong"]
+    assert after["domains", "strong"]["auc_pn"] < before["domains", "strong"]["auc_pn"]
+    assert after["joint", "strong"]["auc_pn"] < before["joint", "strong"]["auc_pn"]
+    assert "epsilon%22%3A0.2" in page.url
+    # another scenario of a single collection brings its own controls back
+    page.evaluate("document.getElementById('settings').open = true")
+    page.select_option("#c-scenario", "chrome-topics")
+    until(page, "document.getElementById('collections').hidden")
+    assert page.is_visible('aside [data-key="mechanism.epsilon"]')
 
 
 def set_epsilon(page, epsilon):

@@ -7,10 +7,12 @@ from cases.explorer import small
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.explore import options
-from poolscope.explore.answers import Games, answers, curator_error
+from poolscope.explore.answers import Games, curator_error
+from poolscope.explore.controls import controls
+from poolscope.explore.growing import answers
 from poolscope.explore.one_user import user_history
 from poolscope.explore.options import SAME_ERROR, OptionQuestion, OptionTables
-from poolscope.explore.settings import Scenarios, Setting, controls
+from poolscope.explore.settings import Scenarios, Setting
 from poolscope.explore.streams import Stoppable
 from poolscope.workflows.advise.search import NO, YES
 from poolscope.workflows.advise.setups import deployed

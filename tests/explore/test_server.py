@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from types import SimpleNamespace
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -18,8 +19,12 @@ from poolscope.workflows.audit.audit import audit
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
-from poolscope.explore import server
+from starlette.requests import Request
+
+from poolscope.explore import handlers, server
+from poolscope.explore.page import MAX_COMPARED
 from poolscope.explore.server import explore, explorer_of, split_link
+from poolscope.explore.settings import Setting
 
 START = {"scenario": "small", "changes": {}, "seed": 3}
 
@@ -303,3 +308,37 @@ def test_each_run_has_a_long_token(monkeypatch):
     one, other = (address.split("/")[3] for address in addresses)
     assert one != other
     assert len(one) == len(other) >= 22
+
+
+def test_the_command_of_a_setting(tmp_path):
+    """A changed scenario is another file than the one that was opened."""
+    path = small(tmp_path)
+    explorer = explorer_of(str(path), 3)
+    plain = handlers._command(explorer, Setting(scenario="small", seed=3), 100)
+    assert plain == f"poolscope audit {path} --users 100 --seed 3"
+    changed = handlers._command(explorer, Setting(scenario="small", changes={"epsilon": 1.0}, seed=4), 50)
+    assert changed == "poolscope audit small-explored.toml --users 50 --seed 4"
+    explorer.close()
+
+
+def asked(text):
+    """The request of the part of an address."""
+    return Request({"type": "http", "headers": [], "query_string": text.partition("?")[2].encode()})
+
+
+def test_as_many_settings_are_compared_as_stated():
+    opened = SimpleNamespace(streams=SimpleNamespace(open=lambda found: "opened"))
+    assert handlers._comparison(opened, asked(query("comparison", *[START] * MAX_COMPARED))) == "opened"
+    with pytest.raises(InputError, match=f"setting: must be at most {MAX_COMPARED}, got {MAX_COMPARED + 1}"):
+        handlers._comparison(opened, asked(query("comparison", *[START] * (MAX_COMPARED + 1))))
+
+
+def test_there_is_no_row_after_the_last(tmp_path):
+    path = tmp_path / "posteriors.csv"
+    path.write_text("user,adversary,n,guess,confidence\nann,weak,5,a,0.5\nbob,weak,5,a,0.6\n")
+    explorer = explorer_of(str(path), 0)
+    assert handlers._growth(explorer, asked("growth?row=1")).status_code == 200
+    for row in ("2", "-1", "x"):
+        with pytest.raises(InputError, match="row: there is no such row"):
+            handlers._growth(explorer, asked(f"growth?row={row}"))
+    explorer.close()

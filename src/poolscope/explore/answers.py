@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from poolscope.core.arrays import Floats
+from poolscope.core.arrays import Floats, Map
 from poolscope.core.executors import Local
-from poolscope.game.blocks import users_to_play
+from poolscope.core.randomness import collection_seed
+from poolscope.game.blocks import AnyGame, play_block, users_to_play
+from poolscope.game.collections import JointGame
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
-from poolscope.game.game import Game, blocks, in_order, play_block
+from poolscope.game.game import Game, blocks, in_order
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.thresholds import DEFAULT_THRESHOLD
 from poolscope.mechanisms.protocols import Mechanism
@@ -34,6 +35,7 @@ from poolscope.metrics.text import strongest_attack, summary_text, unit_of
 from poolscope.metrics.usefulness import STANDS_OUT, PoolUsefulness, standard_errors, usefulness_by_pool
 from poolscope.population.behavior import NONE
 from poolscope.scenario.build import adversary_of, build_adversary, build_game, other_pools
+from poolscope.scenario.collections import build_joint_game, played_parts
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.compare import true_frequencies
 
@@ -61,6 +63,28 @@ class Games:
         """Return the scenario's game with one of its adversaries."""
         others = [a.name for a in scenario.adversaries if a.name != adversary]
         return replace(self._game(scenario, seed, others, engine), non_private=False)
+
+    def joint_without_pending_estimates(self, scenario: Scenario, seed: int) -> tuple[JointGame, list[str]]:
+        """Return the game of several collections without adversaries who estimate in any of them, and their names."""
+        pending = {
+            adversary.name
+            for c, part in enumerate(played_parts(scenario))
+            for i, adversary in enumerate(part.adversaries)
+            if not self._ready(part, i, collection_seed(seed, c))
+        }
+        waiting = [adversary.name for adversary in scenario.adversaries if adversary.name in pending]
+        return self._joint(scenario, seed, waiting, Local()), waiting
+
+    def joint_complete(self, scenario: Scenario, seed: int, engine: Local) -> JointGame:
+        """Return the game of several collections, with all estimates."""
+        return self._joint(scenario, seed, [], engine)
+
+    def _joint(self, scenario: Scenario, seed: int, without: list[str], engine: Local) -> JointGame:
+        def build(part: Scenario, own_seed: int, _: Map) -> Game:
+            return self._game(part, own_seed, without, engine)
+
+        game = build_joint_game(scenario, seed, build=build)
+        return replace(game, non_private=game.non_private or not game.adversaries)
 
     def _game(self, scenario: Scenario, seed: int, without: list[str], engine: Local) -> Game:
         assert scenario.attack is not None
@@ -117,9 +141,6 @@ FIRST_MEMOIZED_SAMPLE = 8
 BLOCK = 256
 """Users simulated between two checks for a stop request."""
 
-PATIENCE = 30.0
-"""Largest expected time of a further sample, in seconds."""
-
 CURATOR_DEVICES = 1_000_000
 """Number of devices of the analytical RMSE."""
 
@@ -167,31 +188,52 @@ class Answer:
     pools: tuple[str, ...]
 
 
-class Sample:
+class PlayedUsers:
     """The users of a game simulated so far."""
 
-    def __init__(self, game: Game, n: int, seed: int, engine: Local) -> None:
-        self._game, self._n, self._seed, self._engine = game, n, seed, engine
+    def __init__(self, game: AnyGame, n: int, seed: int, engine: Local) -> None:
+        self._played, self._n, self._seed, self._engine = game, n, seed, engine
         self._parts: list[pl.DataFrame] = []
         self.users = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Return the sample sizes of successive answers."""
-        return (FIRST_MEMOIZED_SAMPLE, *SAMPLE_SIZES) if self._game.device.memoizes else SAMPLE_SIZES
+        return (FIRST_MEMOIZED_SAMPLE, *SAMPLE_SIZES) if self._memoizes else SAMPLE_SIZES
+
+    @property
+    def _memoizes(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def _outcomes(self) -> pl.DataFrame:
+        """All outcomes, in order of adversary, n and user."""
+        return in_order(pl.concat(self._parts))
 
     def grow(self, users: int) -> None:
         """Simulate up to this many users, or all recorded ones."""
-        most = users_to_play(self._game, users) or users
-        size = min(BLOCK, self._game.block_users)
+        most = users_to_play(self._played, users) or users
+        size = min(BLOCK, self._played.block_users)
         for some in blocks(max(0, most - self.users), size):
             shifted = range(self.users + some.start, self.users + some.stop)
-            self._parts.append(play_block(self._game, shifted, self._seed, engine=self._engine))
+            self._parts.append(play_block(self._played, shifted, self._seed, engine=self._engine))
         self.users = max(self.users, most)
+
+
+class Sample(PlayedUsers):
+    """The users of a game of a single collection simulated so far."""
+
+    def __init__(self, game: Game, n: int, seed: int, engine: Local) -> None:
+        super().__init__(game, n, seed, engine)
+        self._game = game
+
+    @property
+    def _memoizes(self) -> bool:
+        return self._game.device.memoizes
 
     def record(self, adversary: str) -> Record:
         """Return the results of one adversary."""
-        return self._record(by_user(select(in_order(pl.concat(self._parts)), adversary, self._n)), adversary)
+        return self._record(by_user(select(self._outcomes, adversary, self._n)), adversary)
 
     def _record(self, rows: pl.DataFrame, adversary: str) -> Record:
         counted = AttackCounts.of(rows, self._n)
@@ -215,7 +257,7 @@ class Sample:
 
     def answer(self, waiting: Sequence[str] = ()) -> Answer:
         """Return the results of these users."""
-        game, outcomes = self._game, in_order(pl.concat(self._parts))
+        game, outcomes = self._game, self._outcomes
         rows = {name: by_user(select(outcomes, name, self._n)) for name in game.pool_counts}
         results = [self._record(some, name) for name, some in rows.items()]
         best = strongest_attack(results)
@@ -274,38 +316,3 @@ def _of(adversary: str, table: pl.DataFrame, n: int | None = None) -> pl.DataFra
     """Return the table of an attack with its adversary and n."""
     named = [pl.lit(adversary).alias("adversary"), *([] if n is None else [pl.lit(n).alias("n")])]
     return table.select(*named, pl.all())
-
-
-def answers(scenario: Scenario, n: int, seed: int, games: Games, engine: Local) -> Iterator[Answer]:
-    """Yield the answer from few users without pending adversaries, then from more users."""
-    game, waiting = games.without_pending_estimates(scenario, seed)
-    if waiting:
-        sample = Sample(game, n, seed, engine)
-        sample.grow(sample.sizes[0])
-        yield sample.answer(waiting)
-        game = games.complete(scenario, seed, engine)
-    yield from refined(Sample(game, n, seed, engine))
-
-
-def refined(sample: Sample) -> Iterator[Answer]:
-    """Yield answers of growing samples, as long as each takes at most `PATIENCE`."""
-    pace, before = 0.0, -1
-    for users in sample.sizes:
-        if pace * (users - sample.users) > PATIENCE:
-            return
-        started, had = time.perf_counter(), sample.users
-        sample.grow(users)
-        if sample.users == before:
-            return
-        pace = (time.perf_counter() - started) / max(1, sample.users - had)
-        before = sample.users
-        yield sample.answer()
-
-
-def side_by_side(
-    settings: Sequence[tuple[Scenario, int, int]], games: Games, engine: Local
-) -> Iterator[tuple[int, Answer]]:
-    """Yield the index and answer of each setting (scenario, n, seed), then again from more users."""
-    samples = [Sample(games.complete(scenario, seed, engine), n, seed, engine) for scenario, n, seed in settings]
-    for several in zip(*(refined(sample) for sample in samples), strict=False):
-        yield from enumerate(several)

@@ -13,12 +13,14 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.files import json_safe
 from poolscope.explore import view
-from poolscope.explore.answers import Sample, answers, side_by_side
-from poolscope.explore.one_user import user_history
+from poolscope.explore.controls import collection_controls, controls
+from poolscope.explore.growing import answers, first_sample, side_by_side
+from poolscope.explore.joint_user import JointHistory, joint_user_history
+from poolscope.explore.one_user import UserHistory, user_history
 from poolscope.explore.options import SAME_EPSILON, OptionQuestion
 from poolscope.explore.page import MAX_COMPARED
 from poolscope.explore.server import Explorer
-from poolscope.explore.settings import Setting, controls, setting_text
+from poolscope.explore.settings import Setting, setting_text
 from poolscope.explore.streams import Stoppable
 from poolscope.html.render import javascript
 from poolscope.inference.thresholds import in_percent
@@ -26,8 +28,16 @@ from poolscope.inference.thresholds import in_percent
 
 def _controls(explorer: Explorer, request: Request) -> Response:
     scenario = explorer.shelf.scenario(request.query_params.get("scenario", ""))
-    about = {"name": scenario.name, "title": scenario.title or scenario.name}
-    return JSONResponse(about | {"controls": controls(scenario), "files": scenario.named_files})
+    shared, groups = collection_controls(scenario) if scenario.collections else (controls(scenario), [])
+    return JSONResponse(
+        {
+            "name": scenario.name,
+            "title": scenario.title or scenario.name,
+            "controls": shared,
+            "collections": groups,
+            "files": scenario.named_files,
+        }
+    )
 
 
 def _answers(explorer: Explorer, request: Request) -> Response:
@@ -79,10 +89,18 @@ def _user_history(explorer: Explorer, request: Request) -> Response:
     if not asked.get("user", "").isdecimal():
         raise InputError("must be a whole number", value=asked.get("user"), place="user")
     scenario, n = explorer.shelf.played(setting)
-    game, waiting = explorer.games.without_pending_estimates(scenario, setting.seed)
-    if asked.get("adversary") in waiting or not game.adversaries:
-        game = explorer.games.complete(scenario, setting.seed, Stoppable())
-    facts = user_history(game, int(asked["user"]), setting.seed, asked.get("adversary"), n)
+    who = int(asked["user"]), setting.seed, asked.get("adversary"), n
+    games = explorer.games
+    if scenario.collections:
+        joint, waiting = games.joint_without_pending_estimates(scenario, setting.seed)
+        if asked.get("adversary") in waiting or not joint.adversaries:
+            joint = games.joint_complete(scenario, setting.seed, Stoppable())
+        facts: UserHistory | JointHistory = joint_user_history(joint, *who)
+    else:
+        game, waiting = games.without_pending_estimates(scenario, setting.seed)
+        if asked.get("adversary") in waiting or not game.adversaries:
+            game = games.complete(scenario, setting.seed, Stoppable())
+        facts = user_history(game, *who)
     return JSONResponse(view.story(facts) | {"adversaries": [a.name for a in scenario.adversaries]})
 
 
@@ -133,8 +151,7 @@ def warm(explorer: Explorer) -> None:
     with suppress(PoolscopeError):
         javascript()
         scenario, n = explorer.shelf.played(Setting(scenario=explorer.start, seed=explorer.seed))
-        game, _ = explorer.games.without_pending_estimates(scenario, explorer.seed)
-        sample = Sample(game, n, explorer.seed, Stoppable())
+        sample, _ = first_sample(scenario, n, explorer.seed, explorer.games, Stoppable())
         sample.grow(sample.sizes[0])
         view.pictures(sample.answer())
 

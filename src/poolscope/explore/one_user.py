@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,12 +94,12 @@ def user_history(
     found = Preferences(all_n.iota.reshape(1, -1)[:, -1], *last)
     sent = game.policy.select_events(np.ascontiguousarray(traces), keys)
     count, universe = int(sent.lengths[0]), looking.universe
-    asked = _counts(horizon, not game.device.memoizes)
+    asked = counts_of(horizon, not game.device.memoizes)
     attack = attack_for(game.device).posteriors(sent, keys, [looking], asked, Local(threads=1), lambda _: None)
     posterior = posterior_or_prior(attack[0].compute(slice(0, 1))[0][0], looking)
     reports = sent.reports(game.device, keys)
     words = in_words(reports, game.mechanism.report_columns, game.universe)
-    support = _supports(game, reports, looking)
+    support = supports_of(game, reports, looking)
     iota = int(found.iota[0])
     known = posterior[: count + 1, iota] if iota < posterior.shape[1] else np.zeros(count + 1)
     gains = _gains(known, looking, iota, sent.rotate_after)
@@ -120,8 +121,6 @@ def user_history(
                 evidence=None if row is None else float(gains[row]),
             )
         )
-    order = [step for step in steps if step.evidence is not None and step.evidence > 0]
-    order.sort(key=lambda step: -(step.evidence or 0.0))
     threshold = DEFAULT_THRESHOLD if game.threshold is None else game.threshold
     return UserHistory(
         user=name,
@@ -132,10 +131,27 @@ def user_history(
         delta=float(found.delta[0]),
         prior=tuple(posterior[0].tolist()),
         steps=tuple(steps),
-        facts=tuple(step.event for step in order[:5]),
+        facts=strongest_events(steps),
         threshold=threshold,
         exposed_after=next((one.event for one in steps if one.report and max(one.posterior) >= threshold), None),
     )
+
+
+class _Informative(Protocol):
+    """An event with what it added to the log odds; None without a report."""
+
+    @property
+    def event(self) -> int: ...
+
+    @property
+    def evidence(self) -> float | None: ...
+
+
+def strongest_events(steps: Sequence[_Informative]) -> tuple[int, ...]:
+    """Return the five events that added most to the log odds of the truth, by rank."""
+    order = [step for step in steps if step.evidence is not None and step.evidence > 0]
+    order.sort(key=lambda step: -(step.evidence or 0.0))
+    return tuple(step.event for step in order[:5])
 
 
 def _adversary(game: Game, name: str | None) -> Adversary:
@@ -148,13 +164,13 @@ def _adversary(game: Game, name: str | None) -> Adversary:
     return found
 
 
-def _counts(horizon: int, fresh: bool) -> list[int]:
+def counts_of(horizon: int, fresh: bool) -> list[int]:
     """Return the numbers of reports at which the posterior is computed."""
     count = horizon if fresh else min(horizon, MAX_MEMOIZED_COUNTS)
     return sorted(set(np.linspace(1, horizon, count).round().astype(int).tolist()))
 
 
-def _supports(game: Game, reports: Reports, adversary: Adversary) -> Floats:
+def supports_of(game: Game, reports: Reports, adversary: Adversary) -> Floats:
     """Return the likelihood of each single report, normalized over pools: (reports, k)."""
     if not len(next(iter(reports.values()))):
         return np.zeros((0, len(adversary.hypotheses)))

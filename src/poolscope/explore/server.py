@@ -27,7 +27,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.explore.settings import Scenarios
 from poolscope.explore.streams import RETRY_AFTER, AllStreamsBusy, Streams
-from poolscope.scenario.collection_tables import several_collections
 from poolscope.scenario.scenario import load_scenario
 
 if TYPE_CHECKING:
@@ -204,10 +203,7 @@ def explorer_of(what: str | None, seed: int) -> Explorer:
         from poolscope.explore.user_table import users_of_posteriors
 
         return Explorer(shelf=Scenarios(), people=users_of_posteriors(path), seed=seed, opened=what)
-    found = load_scenario(what)
-    if found.collections:
-        raise several_collections(found.file)
-    return Explorer(shelf=Scenarios(found), seed=seed, opened=what)
+    return Explorer(shelf=Scenarios(load_scenario(what)), seed=seed, opened=what)
 
 
 def explore(

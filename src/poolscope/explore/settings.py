@@ -1,11 +1,11 @@
-"""Represent a setting of the explorer, a scenario with changes, and describe its controls.
+"""Represent a setting of the explorer: a scenario with changes.
 
 What takes long to import is imported where it is used: the server listens before.
 """
 
 from __future__ import annotations
 
-import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -14,8 +14,8 @@ from typing import Any
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.files import parse_json
 from poolscope.inference.thresholds import DEFAULT_THRESHOLD, in_percent
+from poolscope.scenario.collection_tables import PER_COLLECTION, tuples_unsupported
 from poolscope.scenario.scenario import Scenario, builtin_names, load_scenario
-from poolscope.scenario.tables import DensityTable, PriorTable
 
 KIND, EPSILON, N, THRESHOLD = "mechanism.kind", "mechanism.epsilon", "n", "attack.threshold"
 
@@ -36,6 +36,13 @@ KEYS = (
     N,
 )
 """Keys that a setting may change: keys of a scenario other than files, and n."""
+
+LINK = "link"
+
+COLLECTION_KEYS = (*(key for key in KEYS if key.split(".")[0] in PER_COLLECTION), LINK)
+"""Keys that a setting may change of a collection, as ``collection[0].mechanism.epsilon``."""
+
+OF_COLLECTION = re.compile(r"collection\[(0|[1-9][0-9]{0,2})\]\.(.+)")
 
 LARGEST_N = 2000
 """Largest n of an interactive simulation."""
@@ -67,8 +74,9 @@ class Setting:
         if not isinstance(changes, dict):
             raise InputError("must be an object", place="setting.changes")
         for key in changes:
-            if key not in KEYS:
-                raise InputError("unknown key", place=f"setting.changes.{key}", remedy=did_you_mean(key, KEYS))
+            own, known = _split(key)[1], KEYS if _split(key)[0] is None else COLLECTION_KEYS
+            if own not in known:
+                raise InputError("unknown key", place=f"setting.changes.{key}", remedy=did_you_mean(own, known))
         if type(seed) is not int:
             raise InputError("must be a whole number", value=seed, place="setting.seed")
         return cls(scenario=found["scenario"], changes=changes, seed=seed)
@@ -79,6 +87,10 @@ class Scenarios:
     """The scenarios that settings may start from: the built-in ones, and one given as a file."""
 
     given: Scenario | None = None
+
+    def __post_init__(self) -> None:
+        if self.given is not None and self.given.multidimensional:
+            raise tuples_unsupported(self.given.file)
 
     def scenario(self, name: str) -> Scenario:
         """Return the scenario of a name; a name is never a path."""
@@ -103,27 +115,80 @@ class Scenarios:
         """Return the scenario of a setting, whose TOML reproduces it."""
         base = self.scenario(setting.scenario)
         changes = dict(setting.changes)
-        made = _with_mechanism(base, changes.pop(KIND, None), changes.pop(EPSILON, None))
         n = changes.pop(N, None)
         if n is not None:
             changes["attack.observations"] = observations(base, n)
-        if changes.get("devices.memoize") is False:
+        return _changed_collections(base, changes) if base.collections else _changed(base, changes)
+
+
+def _split(key: str) -> tuple[int | None, str]:
+    """Return the index of the collection that a key is of, and its key there; None for the whole scenario."""
+    found = OF_COLLECTION.fullmatch(key)
+    return (int(found[1]), found[2]) if found else (None, key)
+
+
+def _changed(base: Scenario, changes: dict[str, Any]) -> Scenario:
+    """Return a scenario of a single collection with changed keys."""
+    for key in changes:
+        if _split(key)[0] is not None:
+            raise InputError("must have [[collection]] to change one", value=key, file=base.file)
+    made = _with_mechanism(base, changes.pop(KIND, None), changes.pop(EPSILON, None))
+    if changes.get("devices.memoize") is False:
+        from poolscope.scenario.build import adversaries_without_memoization
+
+        changes["devices.instantaneous"] = None
+        changes["adversary"] = adversaries_without_memoization(made)
+    # remove a default, which would be written otherwise
+    if changes.get("devices.sampling_rate") == 1:
+        changes["devices.sampling_rate"] = None
+    return made.replace(changes)
+
+
+def _changed_collections(base: Scenario, changes: dict[str, Any]) -> Scenario:
+    """Return a scenario with changed keys of its collections, each of which is changed as a scenario of its own."""
+    shared: dict[str, Any] = {}
+    of_parts: dict[int, dict[str, Any]] = {}
+    for key, value in changes.items():
+        index, own = _split(key)
+        if index is None and own.split(".")[0] in PER_COLLECTION:
+            raise InputError("must be a key of a collection", value=key, remedy=f"write collection[0].{key}")
+        if index is not None and index >= len(base.collections):
+            raise InputError(f"must be below {len(base.collections)}, the number of collections", value=index)
+        (shared if index is None else of_parts.setdefault(index, {}))[own] = value
+    tables = base.to_dict()["collection"]
+    memoizes = [part.memoizes for part in base.parts]
+    for index, changed in of_parts.items():
+        link = changed.pop(LINK, tables[index].get(LINK))
+        try:
+            made = _changed(base.parts[index], changed)
+        except InputError as error:
+            error.place = ".".join(filter(None, (f"collection[{index}]", error.place)))
+            raise
+        memoizes[index], found = made.memoizes, made.to_dict()
+        parts = {key: found[key] for key in PER_COLLECTION if key in found}
+        tables[index] = {"name": tables[index]["name"]} | parts | ({} if link is None else {LINK: link})
+    if of_parts:
+        shared["collection"] = tables
+        if not any(memoizes):
             from poolscope.scenario.build import adversaries_without_memoization
 
-            changes["devices.instantaneous"] = None
-            changes["adversary"] = adversaries_without_memoization(made)
-        # remove a default, which would be written otherwise
-        if changes.get("devices.sampling_rate") == 1:
-            changes["devices.sampling_rate"] = None
-        return made.replace(changes)
+            shared["adversary"] = adversaries_without_memoization(base)
+    whole = base.replace(shared)
+    for index, (part, before) in enumerate(zip(whole.parts, base.parts, strict=True)):
+        days, usual = horizon(whole), horizon(base)
+        most = max(LARGEST_N, usual * (before.devices.reports_per_day or 1))
+        if days * (part.devices.reports_per_day or 1) > most:
+            rule = f"reports per day times {days:,} days must be at most {most:,.0f}"
+            place = f"collection[{index}].devices.reports_per_day"
+            raise InputError(rule, value=part.devices.reports_per_day, place=place, remedy="take fewer of either")
+    return whole
 
 
 @cache
 def _alone() -> tuple[str, ...]:
-    """Return the built-in scenarios of a single collection without recorded users."""
-    every = ((name, load_scenario(name)) for name in builtin_names())
-    single = ((name, found.users) for name, found in every if not found.collections)
-    return tuple(name for name, users in single if users is None or users.traces is None)
+    """Return the built-in scenarios without recorded users."""
+    every = ((name, load_scenario(name).users) for name in builtin_names())
+    return tuple(name for name, users in every if users is None or users.traces is None)
 
 
 def observations(scenario: Scenario, n: Any) -> list[int]:
@@ -168,56 +233,13 @@ def _with_mechanism(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
     return next(variants(base, [kind or base.mechanism.kind], [float(epsilon)]))
 
 
-def offered(scenario: Scenario) -> dict[str, bool]:
-    """Return the mechanisms whose parameters a scenario has, and whether each takes an epsilon."""
-    from poolscope.devices.registry import MECHANISMS
-
-    found = {}
-    for kind, maker in MECHANISMS.items():
-        known = inspect.signature(maker).parameters
-        there = {"universe", "epsilon", *scenario.mechanism.parameters}
-        lacking = [n for n, p in known.items() if p.default is inspect.Parameter.empty and n not in there]
-        if not lacking or kind == scenario.mechanism.kind:
-            found[kind] = "epsilon" in known
-    return found
-
-
-MECHANISM_DESCRIPTIONS = {
-    "cms": "Count Mean Sketch (Apple)",
-    "cms-no-hash": "Count Mean Sketch without hashing",
-    "hcms": "Hadamard Count Mean Sketch (Apple)",
-    "identity": "no mechanism: the object itself",
-    "grr": "generalized randomized response",
-    "sue": "symmetric unary encoding",
-    "oue": "optimized unary encoding",
-    "she": "summation with histogram encoding",
-    "the": "thresholding with histogram encoding",
-    "spotme": "SpotMe unary encoding",
-    "blh": "binary local hashing",
-    "olh": "optimized local hashing",
-    "ss": "subset selection",
-    "hr": "Hadamard response",
-    "rappor": "RAPPOR: memoized Bloom filter (Chrome)",
-    "pi-rappor": "PI-RAPPOR: random projective line",
-    "l-grr": "memoized GRR, instantaneous GRR",
-    "l-sue": "memoized SUE, instantaneous SUE",
-    "l-osue": "memoized OUE, instantaneous SUE",
-    "l-oue": "memoized OUE, instantaneous OUE",
-    "l-soue": "memoized SUE, instantaneous OUE",
-    "loloha": "memoized local hash, instantaneous GRR",
-    "dbitflip": "memoized bits of a few buckets (Microsoft)",
-}
-"""Descriptions of mechanisms; one without an entry is listed by its name."""
-
-MAX_POOLS = 24
-"""Largest number of pools whose sizes can be set."""
-
 CHANGES = {
     "devices.reports_per_day": "{} per day",
     "devices.cap": "cap {}",
     "devices.rotate_after": "pseudonym rotates after {}",
     "devices.sampling_rate": "{} of events",
     "popularity.exponent": "exponent {}",
+    LINK: "link {}",
     N: "n = {}",
     THRESHOLD: "exposed at {}",
 }
@@ -227,116 +249,41 @@ SHARES = ("devices.sampling_rate", THRESHOLD)
 """Numbers that are written as percentages."""
 
 
-def controls(scenario: Scenario) -> list[dict[str, Any]]:
-    """Return all controls; ``why`` explains a disabled one."""
-    devices, largest = scenario.devices, max(horizon(scenario), usual_n(scenario), 180)
+def setting_text(scenario: Scenario, changes: Mapping[str, Any]) -> str:
+    """Return a setting in one line, for a comparison: its mechanism and its changes."""
+    if not scenario.collections:
+        return f"{scenario.name}: {', '.join(_facts(scenario, changes))}"
+    texts = []
+    for index, part in enumerate(scenario.parts):
+        own = {_split(key)[1]: value for key, value in changes.items() if _split(key)[0] == index}
+        texts.append(f"{part.name}: {', '.join(_facts(part, own))}")
+    shared = {key: value for key, value in changes.items() if _split(key)[0] is None}
+    texts += [", ".join([*_numbers(shared), *_other_users(shared)])] if shared else []
+    return f"{scenario.name}: {'; '.join(texts)}"
+
+
+def _facts(scenario: Scenario, changes: Mapping[str, Any]) -> list[str]:
+    """Return the mechanism of a collection, and its changes."""
+    from poolscope.metrics.text import number
+
+    kind, epsilon = scenario.mechanism.kind, scenario.mechanism.epsilon
+    facts = [kind if epsilon is None else f"{kind}, ε = {number(epsilon)}", *_numbers(changes)]
+    facts += ["memoized"] * scenario.memoizes
+    facts += ["other pools"] * ("universe.pools" in changes or "universe.size" in changes)
+    return facts + _other_users(changes)
+
+
+def _numbers(changes: Mapping[str, Any]) -> list[str]:
+    """Return the changed numbers."""
+    from poolscope.metrics.text import number
+
+    known = ((key, words, changes.get(key)) for key, words in CHANGES.items())
     return [
-        _mechanisms(scenario),
-        _slider(EPSILON, "ε per report", "Bounds what one report reveals: smaller is more private.")
-        | {"value": scenario.mechanism.epsilon or 1.0, "least": 0.1, "most": 16, "log": True, "digits": 2},
-        _slider(N, "Reports seen, n", "Number of a user's reports (events, with a cap or sampling) before the guess.")
-        | {"value": usual_n(scenario), "least": 1, "most": min(largest, LARGEST_N), "whole": True},
-        _slider(THRESHOLD, "Exposed at confidence", "A user is exposed once the adversary has been this confident.")
-        | {"value": threshold_of(scenario), "least": 0.5, "most": 0.999, "digits": 2},
-        _limit("devices.reports_per_day", "Reports per day", "Converts reports to days, and ε to ε per year.")
-        | {"value": devices.reports_per_day, "usual": 1, "least": 0.1, "most": 100, "log": True, "digits": 2},
-        _limit("devices.cap", "Cap", "Largest number of reports that a device ever sends.")
-        | {"value": devices.cap, "usual": 30, "least": 1, "most": largest, "whole": True, "log": True},
-        _limit(
-            "devices.rotate_after", "Rotate after", "Reports per pseudonym; reports of two pseudonyms are not linked."
-        )
-        | {"value": devices.rotate_after, "usual": 7, "least": 1, "most": largest, "whole": True, "log": True},
-        _slider("devices.sampling_rate", "Sampling rate", "Probability that a device reports an event.")
-        | {"value": devices.sampling_rate, "least": 0.01, "most": 1, "log": True, "digits": 2},
-        {
-            "key": "devices.memoize",
-            "label": "Memoization",
-            "words": "A device randomizes each object once and repeats the response. Slower to simulate.",
-            "form": "check",
-            "value": scenario.memoizes,
-        },
-        _pools(scenario),
-        _exponent(scenario),
-        _curve(scenario, "interest", "Relevant interest γ", "How often users pick from any of the pools."),
-        _curve(scenario, "polarization", "Polarization δ", "Share of these picks from the preferred pool."),
+        words.format(in_percent(value) if key in SHARES else number(value))
+        for key, words, value in known
+        if isinstance(value, int | float)
     ]
 
 
-def _mechanisms(scenario: Scenario) -> dict[str, Any]:
-    kinds = offered(scenario)
-    texts = {
-        kind: f"{kind}: {MECHANISM_DESCRIPTIONS[kind]}" if kind in MECHANISM_DESCRIPTIONS else kind for kind in kinds
-    }
-    return {
-        "key": KIND,
-        "label": "Mechanism",
-        "words": "How a device randomizes an object before it sends a report.",
-        "form": "choice",
-        "value": scenario.mechanism.kind,
-        "options": [{"value": kind, "text": text} for kind, text in texts.items()],
-        "with_epsilon": [kind for kind, has in kinds.items() if has],
-    }
-
-
-def _slider(key: str, label: str, words: str) -> dict[str, Any]:
-    return {"key": key, "label": label, "words": words, "form": "slider"}
-
-
-def _limit(key: str, label: str, words: str) -> dict[str, Any]:
-    """Return a slider that can be disabled."""
-    return _slider(key, label, words) | {"optional": True}
-
-
-def _pools(scenario: Scenario) -> dict[str, Any]:
-    table = scenario.universe_table
-    found = {
-        "key": "universe.pools",
-        "label": "Objects in each pool",
-        "words": "Number of objects in each pool; the rest of the universe is neutral.",
-        "form": "sizes",
-        "value": dict(table.pools or {}),
-        "size": table.size,
-    }
-    if table.pools is None:
-        return found | {"why": "This scenario lists its objects and pools in a file."}
-    if len(table.pools) > MAX_POOLS:
-        return found | {"value": {}, "why": f"This scenario has {len(table.pools)} pools, too many to list."}
-    return found
-
-
-def _exponent(scenario: Scenario) -> dict[str, Any]:
-    table = scenario.popularity_table
-    words = "Zipf exponent: 0 is uniform; at 2, few objects dominate."
-    found = _slider("popularity.exponent", "Popularity exponent", words) | {"least": 0, "most": 3, "digits": 2}
-    if table is None or table.kind != "zipf":
-        return found | {"value": 1, "why": "The popularity of this scenario has no exponent."}
-    return found | {"value": table.exponent}
-
-
-def _curve(scenario: Scenario, field: str, label: str, words: str) -> dict[str, Any]:
-    users = scenario.users
-    found = {"key": f"users.behavior.{field}", "label": label, "words": words, "form": "curve", "value": [1, 1]}
-    if users is not None and users.traces is not None:
-        return found | {"why": "This scenario has recorded users."}
-    given = getattr((users and users.behavior) or PriorTable(), field)
-    if isinstance(given, DensityTable) and given.beta is not None:
-        return found | {"value": list(given.beta)}
-    if isinstance(given, DensityTable):
-        return found | {"why": "This scenario gives the behavior as a table."}
-    return found
-
-
-def setting_text(scenario: Scenario, changes: Mapping[str, Any]) -> str:
-    """Return a setting in one line, for a comparison: its mechanism and its changes."""
-    from poolscope.metrics.text import number
-
-    epsilon = scenario.mechanism.epsilon
-    facts = [scenario.mechanism.kind if epsilon is None else f"{scenario.mechanism.kind}, ε = {number(epsilon)}"]
-    for key, words in CHANGES.items():
-        value = changes.get(key)
-        if isinstance(value, int | float):
-            facts.append(words.format(in_percent(value) if key in SHARES else number(value)))
-    facts += ["memoized"] * scenario.memoizes
-    facts += ["other pools"] * ("universe.pools" in changes or "universe.size" in changes)
-    facts += ["other users"] * any(key.startswith("users.") for key in changes)
-    return f"{scenario.name}: {', '.join(facts)}"
+def _other_users(changes: Mapping[str, Any]) -> list[str]:
+    return ["other users"] * any(key.startswith("users.") for key in changes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,9 @@ import polars as pl
 
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.tables.reading import HELD, open_table
+from poolscope.game.collections import JOINT
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.scenario.collection_tables import several_collections
 from poolscope.scenario.scenario import Scenario, load_scenario, parse
 from poolscope.workflows.audit.run_folder import Run, read_run
 
@@ -67,20 +67,20 @@ class UserTable:
 def users_of_run(folder: Path) -> UserTable:
     """The users of a run's folder."""
     run = read_run(folder)
-    if run.summary.collections is not None:
-        raise several_collections(str(folder))
-    last = max(n for _, n in run.outcomes.attacks())
-    names = list(dict.fromkeys(adversary for adversary, _ in run.outcomes.attacks()))
+    # of several collections, what all reveal together
+    outcomes = run.outcomes if run.summary.collections is None else replace(run.outcomes, collection=JOINT)
+    last = max(n for _, n in outcomes.attacks())
+    names = list(dict.fromkeys(adversary for adversary, _ in outcomes.attacks()))
     # whom the objects themselves give away is no news
     names = [name for name in names if name != NON_PRIVATE] or names
     first = run.summary.results[0]
     exposed = pl.col(EXPOSED_AT_THRESHOLD if first.exposed else EXPOSED[first.exposed_at]).alias(EXPOSED_BY)
-    confident = [_by_confidence(run.outcomes.parts((name, last), [*RUN, exposed])) for name in names]
+    confident = [_by_confidence(outcomes.parts((name, last), [*RUN, exposed])) for name in names]
     return UserTable(
         name=folder.resolve().name,
         users=run.summary.users,
         rows=pl.concat(confident),
-        outcomes=run.outcomes,
+        outcomes=outcomes,
         exposed_at=first.exposed_at,
         scenario=_scenario(run),
         seed=run.summary.seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,31 +12,90 @@ import polars as pl
 from poolscope import figures
 from poolscope.core.files import json_safe
 from poolscope.explore.answers import CURATOR_DEVICES, Answer
+from poolscope.explore.collections import CollectionAnswer, JointAnswer
+from poolscope.explore.growing import AnyAnswer
+from poolscope.explore.joint_user import JointHistory
 from poolscope.explore.one_user import UserHistory
 from poolscope.explore.options import OptionTable
+from poolscope.figures.collections import collection_auc, collection_curves, contribution_plot
 from poolscope.figures.saving import specification
+from poolscope.figures.style import Picture
+from poolscope.game.collections import WITHOUT
+from poolscope.html.collections import contributions_table, results_table
 from poolscope.html.options import OptionRow, option_table
 from poolscope.html.tables import Column, cards, decimal, interval, large_percent, share, table, three_digits
 from poolscope.inference.thresholds import in_percent
+from poolscope.metrics.bounds import CumulativeEpsilon
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import Record
 from poolscope.metrics.text import number, percent
 
 
-def answer(found: Answer) -> dict[str, Any]:
+def answer(found: AnyAnswer) -> dict[str, Any]:
     """Return an answer as JSON."""
     best = found.strongest_attack
-    return {
+    about = {
         "users": found.users,
         "n": found.n,
         "waiting": list(found.waiting),
         "words": found.words,
         "devices": list(found.devices),
-        "tiles": [*_tiles(best), _epsilon(found), _curator(found)],
         "adversary": best.adversary,
         "results": [record.as_json() for record in found.results],
-        "by_pool": by_pool(found),
     }
+    if isinstance(found, JointAnswer):
+        return about | _joint(found)
+    return about | {"tiles": [*_tiles(best), _epsilon(found.epsilon), _curator(found)], "by_pool": by_pool(found)}
+
+
+def _joint(found: JointAnswer) -> dict[str, Any]:
+    """Return what only an answer of several collections has: tiles and tables of all, and tiles of each."""
+    order = list(dict.fromkeys(record.adversary for record in found.results))
+    # of two collections, all but one is the other alone
+    several = len(found.alone) > 2
+    rows = [one for one in found.results if several or not (one.collection or "").startswith(WITHOUT)]
+    only, spent = found.exposed_jointly, found.about
+    total = _tile(_rounded(spent.epsilon_day), "ε per day, all collections", f"{_rounded(spent.epsilon_year)} per year")
+    if spent.epsilon_day is None:
+        total = _tile("–", "ε per day, all collections", "memoized responses: no sum over time")
+    return {
+        "tiles": [
+            *_tiles(found.strongest_attack),
+            _estimate_tile(only.only_jointly, "of those exposed, by no single collection"),
+            total,
+        ],
+        "cautions": list(found.about.cautions),
+        "alone": [_alone(one) for one in found.alone],
+        "by_collection": results_table(rows, order),
+        "added": contributions_table(found.about),
+    }
+
+
+def _alone(found: CollectionAnswer) -> list[dict[str, str]]:
+    """Return the key numbers of a collection alone, by the adversary of the strongest joint attack."""
+    correct, _, exposed = (_tile(card.value, card.label, card.note) for card in cards(found.record))
+    auc_pn = found.record.auc_pn
+    return [
+        correct,
+        exposed,
+        _tile(decimal(auc_pn.value), "AUC-PN", interval(auc_pn, decimal)),
+        _epsilon(found.epsilon),
+        _tile("–" if found.rmse is None else f"{100 * found.rmse:.2g}%", "RMSE of a frequency", _devices(found)),
+    ]
+
+
+def _devices(found: CollectionAnswer) -> str:
+    """Return what the error of a collection is from."""
+    if found.rmse is None:
+        return "no analytical error"
+    return f"{CURATOR_DEVICES:,} devices, {found.reports_each:,.3g} reports each"
+
+
+def _estimate_tile(found: Estimate, label: str) -> dict[str, str]:
+    if math.isnan(found.value):
+        return _tile("–", label, "nobody is exposed")
+    ends = interval(found, share)
+    return _tile(large_percent(found.value), label, f"{ends}%" if ends else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +157,10 @@ def options(found: OptionTable) -> dict[str, Any]:
     }
 
 
-def pictures(found: Answer) -> dict[str, Any]:
+def pictures(found: AnyAnswer) -> dict[str, Any]:
     """Return the specifications of an answer's figures, by name."""
+    if isinstance(found, JointAnswer):
+        return {name: specification(chart) for name, chart in _joint_pictures(found)}
     k = len(found.pools)
     charts = {
         "exposure": figures.exposure_curves(found.exposure, n=found.n, unit=found.unit),
@@ -106,6 +168,13 @@ def pictures(found: Answer) -> dict[str, Any]:
         "map": figures.behavior_maps(found.map, k),
     }
     return {name: specification(chart) for name, chart in charts.items()}
+
+
+def _joint_pictures(found: JointAnswer) -> Iterator[tuple[str, Picture]]:
+    """Yield the figures of several collections: exposure, AUC-PN and contributions by day."""
+    yield "exposure", collection_curves(found.exposure, n=found.n)
+    yield "auc_pn", collection_auc(pl.DataFrame([record.flat() for record in found.days]))
+    yield "contributions", contribution_plot(pl.DataFrame([record.flat() for record in found.contributions]))
 
 
 def _tiles(best: Record) -> list[dict[str, str]]:
@@ -116,9 +185,8 @@ def _tiles(best: Record) -> list[dict[str, str]]:
     return [*tiles, _tile(decimal(best.auc_pn.value), "AUC-PN of the attack", interval(best.auc_pn, decimal)), bound]
 
 
-def _epsilon(found: Answer) -> dict[str, str]:
+def _epsilon(epsilon: CumulativeEpsilon) -> dict[str, str]:
     """Return epsilon per report, or per day and year where the rate is known."""
-    epsilon = found.epsilon
     if epsilon.day is None:
         known = (
             f"total {_rounded(epsilon.total)}"
@@ -147,26 +215,27 @@ def _rounded(value: float | None) -> str:
     return f"{value:,.0f}" if 100 <= value < math.inf else number(float(f"{value:.3g}"))
 
 
-def compared(found: Answer) -> dict[str, Any]:
+def compared(found: AnyAnswer) -> dict[str, Any]:
     """Return a row of the comparison: each cell a value and its CI."""
-    best = found.strongest_attack
+    best, several = found.strongest_attack, isinstance(found, JointAnswer)
+    year = found.about.epsilon_year if isinstance(found, JointAnswer) else found.epsilon.year
     correct, confident, exposed = (list(card[::2]) for card in cards(best))
     return {
         "users": found.users,
         "cells": [
-            [best.adversary, f"n = {found.n:,}"],
+            [best.adversary, f"n = {found.n:,}{' days' * several}"],
             correct,
             confident,
             [exposed[0], f"≥ {in_percent(best.exposed_at)}: {exposed[1]}".rstrip(": ")],
             [decimal(best.auc_pn.value), interval(best.auc_pn, decimal)],
             [large_percent(best.success_bound), ""],
-            ["–" if found.rmse is None else f"{100 * found.rmse:.2g}%", ""],
-            [_rounded(found.epsilon.year), ""],
+            ["–" if found.rmse is None else f"{100 * found.rmse:.2g}%", "largest" * several],
+            [_rounded(year), ""],
         ],
     }
 
 
-def story(found: UserHistory) -> dict[str, Any]:
+def story(found: UserHistory | JointHistory) -> dict[str, Any]:
     """Return a user's history as JSON, with the figure of the posterior."""
     after = [found.prior, *(step.posterior for step in found.steps)]
     rows = [

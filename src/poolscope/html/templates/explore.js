@@ -84,6 +84,7 @@
   const initial = () => ({ scenario: START.scenario, changes: {}, seed: START.seed, kept: [], user: 2, target: 0.05, same: "epsilon" });
   let state = initial();
   let controls = [];
+  let collections = []; // each with its name and controls; none where there is a single one
   let files = []; // that the scenario names: its TOML alone does not play
 
   const setting = () => ({ scenario: state.scenario, changes: state.changes, seed: state.seed });
@@ -115,11 +116,13 @@
   }
 
   function change(key, value) {
-    const control = controls.find((one) => one.key === key);
+    const control = everyControl().find((one) => one.key === key);
     if (JSON.stringify(value) === JSON.stringify(control.value ?? null)) delete state.changes[key];
     else state.changes[key] = value;
     moved();
   }
+
+  const everyControl = () => [...controls, ...collections.flatMap((one) => one.controls)];
 
   const current = (control) => (control.key in state.changes ? state.changes[control.key] : control.value);
 
@@ -178,6 +181,9 @@
     return [slider, exact];
   }
 
+  // with the collection that it is of
+  const called = (control) => visible(control.of ? `${control.of}: ${control.label}` : control.label);
+
   const FORMS = {
     choice(control) {
       const select = made("select", { id: `c-${control.key}` });
@@ -192,10 +198,10 @@
 
     slider(control) {
       const value = current(control);
-      const parts = range(control, value ?? control.usual, control.label, (found) => change(control.key, found));
+      const parts = range(control, value ?? control.usual, called(control), (found) => change(control.key, found));
       if (!control.optional) return [made("div", { className: "row" }, ...parts)];
       const on = made("input", { type: "checkbox", checked: value !== null && value !== undefined });
-      on.setAttribute("aria-label", `${control.label}: on`);
+      on.setAttribute("aria-label", `${called(control)}: on`);
       const enable = () => parts.forEach((part) => (part.disabled = !on.checked));
       on.addEventListener("change", () => {
         enable();
@@ -216,7 +222,7 @@
       const sizes = { ...current(control) };
       for (const [pool, size] of Object.entries(sizes)) {
         const input = made("input", { type: "number", min: 1, step: 1, value: size });
-        input.setAttribute("aria-label", `Objects in ${visible(pool)}`);
+        input.setAttribute("aria-label", `${control.of ? `${visible(control.of)}: ` : ""}Objects in ${visible(pool)}`);
         input.addEventListener("change", () => {
           sizes[pool] = Math.round(Number(input.value));
           change(control.key, { ...sizes });
@@ -282,10 +288,8 @@
       begin();
     });
     place.append(labeled({ key: "scenario", label: "Scenario", words: "Starting point." }, [select], "c-scenario"));
-    for (const control of controls) {
-      const inputs = control.why ? [] : FORMS[control.form](control);
-      place.append(labeled(control, inputs, document.getElementById(`c-${control.key}`) ? null : `c-${control.key}`));
-    }
+    place.append(...controls.map(formed));
+    $("cards").replaceChildren(...collections.map(card));
     const seed = made("input", { type: "number", step: 1, value: state.seed, id: "c-seed" });
     seed.addEventListener("change", () => {
       const found = Number(seed.value);
@@ -297,15 +301,28 @@
     able();
   }
 
+  const formed = (control) => labeled(control, control.why ? [] : FORMS[control.form](control), `c-${control.key}`);
+
+  // a collection: its controls, and what its reports alone reveal
+  function card({ name, controls: own }) {
+    const further = made("details", { className: "further" }, made("summary", { text: "More settings" }));
+    further.append(...own.filter((one) => one.further).map(formed));
+    const numbers = made("dl", { className: "numbers-now stale" });
+    const box = made("section", { className: "card" }, made("h3", { text: name }), numbers, ...own.filter((one) => !one.further).map(formed), further);
+    box.setAttribute("aria-label", visible(name));
+    return box;
+  }
+
   function labeled(control, inputs, target) {
     const has = inputs.some((input) => input.id === target || input.querySelector?.(`[id="${target}"]`));
     const label = has ? made("label", { text: control.label }) : made("div", { className: "label", text: control.label });
     if (has) label.htmlFor = target;
     const box = made("div", { className: "control" }, label, made("p", { text: control.why ?? control.words }), ...inputs);
     box.dataset.key = control.key;
+    if (control.of) box.title = visible(control.why ?? control.words);
     if (!has) {
       box.setAttribute("role", "group");
-      box.setAttribute("aria-label", visible(control.label));
+      box.setAttribute("aria-label", called(control));
     }
     box.classList.toggle("off", Boolean(control.why));
     return box;
@@ -313,11 +330,12 @@
 
   // a mechanism without an epsilon has none to choose
   function able() {
-    const kinds = controls.find((one) => one.key === "mechanism.kind");
-    const box = document.querySelector('[data-key="mechanism.epsilon"]');
-    const has = kinds.with_epsilon.includes(current(kinds));
-    box.classList.toggle("off", !has);
-    box.querySelectorAll("input").forEach((input) => (input.disabled = !has));
+    for (const kinds of everyControl().filter((one) => one.with_epsilon)) {
+      const box = document.querySelector(`[data-key="${kinds.key.replace(/kind$/, "epsilon")}"]`);
+      const has = kinds.with_epsilon.includes(current(kinds));
+      box.classList.toggle("off", !has);
+      box.querySelectorAll("input").forEach((input) => (input.disabled = !has));
+    }
   }
 
   // ---- answers
@@ -325,6 +343,7 @@
   let source = null;
   let timer = 0;
   let shown = null;
+  const TABLES = ["by-pool", "by-collection", "added"];
 
   function moved() {
     toAddress();
@@ -333,7 +352,8 @@
     leaveComparison();
     stopPlaying();
     $("story").classList.add("stale");
-    ["answer-box", "pictures", "by-pool", "options"].forEach((id) => $(id).classList.add("stale"));
+    ["answer-box", "pictures", "options", ...TABLES].forEach((id) => $(id).classList.add("stale"));
+    document.querySelectorAll(".card .numbers-now").forEach((one) => one.classList.add("stale"));
     clearTimeout(timer);
     timer = setTimeout(ask, WAIT);
   }
@@ -353,12 +373,12 @@
         if (answer.pictures) return draw(answer.pictures);
         if (answers++ === 0) document.body.dataset.last = Math.round(performance.now() - began);
         present(answer);
-        if (answer.users >= ENOUGH) askOptions();
+        if (answer.users >= ENOUGH && !collections.length) askOptions();
       },
       done() {
         if (shown) settle();
         tellStory();
-        askOptions();
+        if (!collections.length) askOptions();
         compare();
       },
       wrong,
@@ -371,19 +391,37 @@
     shown = answer;
     $("words").textContent = visible(answer.words);
     $("facts").replaceChildren(...answer.devices.map((text) => made("li", { text })));
-    $("tiles").replaceChildren(
-      ...answer.tiles.map(({ value, label, note }) =>
-        made("div", {}, made("dt", { text: label }), made("dd", { className: "value", text: value }), made("dd", { className: "interval", text: note })),
-      ),
-    );
+    tiles($("tiles"), answer.tiles);
     $("command").textContent = visible(answer.command);
-    numbers($("by-pool"), answer.by_pool);
-    $("by-pool").classList.remove("stale");
+    for (const id of TABLES) {
+      const table = answer[id.replace("-", "_")];
+      if (!table) continue;
+      numbers($(id), table);
+      $(id).classList.remove("stale");
+    }
+    if (answer.alone) {
+      document.querySelectorAll(".card .numbers-now").forEach((place, i) => tiles(place, answer.alone[i]));
+      $("cautions").replaceChildren(...answer.cautions.map((text) => made("li", { text })));
+      $("collections-note").textContent = visible(
+        `Each collection with its controls, and what its reports alone reveal to the ${answer.adversary} adversary after ${days(answer.n)}.`,
+      );
+    }
     const box = $("answer-box");
     box.classList.remove("stale");
     box.dataset.users = answer.users;
     box.dataset.answer = JSON.stringify(answer.results);
     status(false);
+  }
+
+  const days = (n) => `${n.toLocaleString("en")} day${n === 1 ? "" : "s"}`;
+
+  function tiles(place, found) {
+    place.replaceChildren(
+      ...found.map(({ value, label, note }) =>
+        made("div", {}, made("dt", { text: label }), made("dd", { className: "value", text: value }), made("dd", { className: "interval", text: note })),
+      ),
+    );
+    place.classList.remove("stale");
   }
 
   function draw(pictures) {
@@ -404,7 +442,7 @@
 
   function status(done) {
     const { users, waiting, adversary, n } = shown;
-    const from = `From ${users.toLocaleString("en")} user${users === 1 ? "" : "s"}, ${adversary} adversary, n = ${n.toLocaleString("en")}`;
+    const from = `From ${users.toLocaleString("en")} user${users === 1 ? "" : "s"}, ${adversary} adversary, ${collections.length ? `after ${days(n)}` : `n = ${n.toLocaleString("en")}`}`;
     const who = waiting.map(visible).join(" and ");
     const then = waiting.length
       ? `; ${who} pending (estimating the popularity)…`
@@ -540,18 +578,22 @@
     select.value = story.adversary;
     $("story").hidden = false;
     $("story").classList.remove("stale");
+    const picks = ({ gamma, delta, pool }) =>
+      `picks from the pools ${percent(gamma)} of the time (γ), ${percent(delta)} of that from ${pool} (δ)`;
     $("who").textContent = visible(
-      `User ${story.user} prefers ${story.preferred}: picks from the pools ${percent(story.gamma)} of the time (γ), ` +
-        `${percent(story.delta)} of that from ${story.preferred} (δ). ` +
+      (story.preferences
+        ? `User ${story.user} has the ${story.attribute} ${story.preferred}. ` +
+          story.preferences.map((one) => `In ${one.collection}, the user prefers ${one.pool}: ${picks(one)}. `).join("")
+        : `User ${story.user} prefers ${story.preferred}: ${picks({ ...story, pool: story.preferred })}. `) +
         (story.exposed_after === null
           ? `Never exposed (confidence ≥ ${story.exposed_at}).`
-          : `Exposed (confidence ≥ ${story.exposed_at}) after event ${story.exposed_after}.`),
+          : `Exposed (confidence ≥ ${story.exposed_at}) after ${story.preferences ? "report" : "event"} ${story.exposed_after}.`),
     );
     $("position").max = story.steps.length;
     $("user-note").textContent = visible(
       story.facts.length
         ? `Largest Bayes factors for ${story.preferred}: ${listed(story.facts.map((event) => `report ${event}`))}.`
-        : "No report supports the preferred pool.",
+        : `No report supports ${story.attribute ? "the true value" : "the preferred pool"}.`,
     );
     await Charts.draw($("belief"), story.picture);
     go(at);
@@ -574,12 +616,12 @@
     $("event").replaceChildren(
       ...(step
         ? [
-            line(`Event ${step.event} of ${story.steps.length}: the user picks`, `${step.object} (${step.pool})`),
+            line(`${when(step)}: the user picks`, `${step.object} (${step.pool})`),
             line("The device sends", step.report ?? "nothing"),
-            line("Most likely pool", leaning(posterior)),
+            line(`Most likely ${story.attribute ?? "pool"}`, leaning(posterior)),
             line("Bayes factor", evidence(step)),
           ]
-        : [line("Before the first report", "Prior only."), line("Most likely pool", leaning(posterior))]),
+        : [line("Before the first report", "Prior only."), line(`Most likely ${story.attribute ?? "pool"}`, leaning(posterior))]),
     );
     $("bars").replaceChildren(
       made(
@@ -593,6 +635,11 @@
     $("story").dataset.posterior = JSON.stringify(posterior);
     $("belief").chart?.signal("upto", at).runAsync();
   }
+
+  const when = (step) =>
+    step.collection
+      ? `Report ${step.event} of ${story.steps.length}, ${step.collection}, day ${step.day}`
+      : `Event ${step.event} of ${story.steps.length}`;
 
   function swatch(text, color) {
     const part = made("span", { text });
@@ -856,6 +903,9 @@
     try {
       const found = await asked("controls", [["scenario", state.scenario]]);
       ({ controls, files } = found);
+      collections = found.collections.map(({ name, controls: own }) => ({ name, controls: own.map((one) => ({ ...one, of: name })) }));
+      const kind = collections.length ? "several" : "one";
+      document.querySelectorAll("[data-for]").forEach((part) => (part.hidden = part.dataset.for !== kind));
       $("title").textContent = visible(found.title);
       document.title = `${visible(found.title)} – poolscope explore`;
     } catch (error) {
