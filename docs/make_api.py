@@ -7,8 +7,8 @@ import poolscope as ps
 
 GROUPS = {
     "Workflows": (
-        "audit inspect attack attack_collections obfuscate estimate check compare sweep advise fit reproduce "
-        "make_traces",
+        "audit inspect attack attack_collections obfuscate estimate check compare sweep advise fit "
+        "reproduce make_traces",
         "A function has the name and the meaning of its command: files in, files out.",
     ),
     "Arrays": (
@@ -17,8 +17,8 @@ GROUPS = {
         "For reports, likelihoods or a game in memory.",
     ),
     "Results": (
-        "Summary Inspection Inferred Obfuscated Estimated Verdict Comparison Sweep Advice Reproduction Extracted "
-        "Frequencies BehaviorPosterior Provenance Simulated SimulatedTruth",
+        "Summary Inspection Inferred Obfuscated Estimated Verdict Comparison Sweep Advice CollectionsAdvice "
+        "Reproduction Extracted Frequencies BehaviorPosterior Provenance Simulated SimulatedTruth",
         "For annotations, and for the meaning of fields; records with intervals are in `ps.metrics`.",
     ),
     "Parts": ("Scenario load_scenario Game Universe Population Behavior Change Adversary Attack Mechanism Device", ""),

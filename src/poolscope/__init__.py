@@ -11,6 +11,7 @@ __all__ = [
     "Behavior",
     "BehaviorPosterior",
     "Change",
+    "CollectionsAdvice",
     "Comparison",
     "Dask",
     "Device",
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from poolscope.reports.estimators import Frequencies
     from poolscope.reports.frequencies import frequencies
     from poolscope.scenario.scenario import Scenario, load_scenario
+    from poolscope.workflows.advise.collection_records import CollectionsAdvice
     from poolscope.workflows.advise.records import Advice
     from poolscope.workflows.attack.attack import Inferred, attack
     from poolscope.workflows.attack.collections import attack_collections
@@ -145,6 +147,7 @@ else:
         "summarize": "metrics.records",
         # what they return
         "Advice": "workflows.advise.records",
+        "CollectionsAdvice": "workflows.advise.collection_records",
         "Comparison": "workflows.compare",
         "Estimated": "workflows.estimate",
         "Extracted": "workflows.traces.extract",

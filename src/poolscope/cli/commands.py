@@ -266,7 +266,11 @@ def advise(
         float | None, typer.Option(help="Set the horizon in days, by reports_per_day of [devices].")
     ] = None,
     max_error: Annotated[
-        float | None, typer.Option(help="Allow at most this RMSE of a frequency; needs --devices.")
+        list[str] | None,
+        typer.Option(
+            metavar="E|NAME=E",
+            help="Allow at most this RMSE of a frequency, or of collection NAME; needs --devices. Repeatable.",
+        ),
     ] = None,
     devices: Annotated[
         int | None, typer.Option(help="Estimate frequencies from one report of each of this many devices.")
@@ -320,19 +324,21 @@ def advise(
     from poolscope.cli.progress import working
 
     with working("Advising") as work:
-        from poolscope.cli.advise import as_gate, print_advice
+        from poolscope.cli.advise import as_gate, error_targets, print_advice
         from poolscope.cli.app import words
         from poolscope.cli.gates import Gates
         from poolscope.cli.progress import running
         from poolscope.core.files import new_folder
         from poolscope.html.workflows import advise
         from poolscope.scenario.scenario import load_scenario
+        from poolscope.workflows.advise.collection_records import CollectionsAdvice
         from poolscope.workflows.advise.question import parse_range
         from poolscope.workflows.advise.records import Advice
 
         loaded = load_scenario(scenario)
         gates = Gates.parse("advise", loaded.name, fail_if, on_uncertain, junit, as_json, alone=True)
-        gates.check(Advice)
+        gates.check(CollectionsAdvice if loaded.collections else Advice)
+        targets = error_targets(max_error or (), loaded)
         folder = out or new_folder(f"poolscope-advise-{loaded.name}")
         with running(work, engine, scheduler) as own:
             done = advise(
@@ -341,7 +347,7 @@ def advise(
                 threshold=threshold,
                 horizon=horizon,
                 days=days,
-                max_error=max_error,
+                max_error=targets,
                 devices=devices,
                 mechanisms=None if mechanism is None else words(mechanism),
                 adversary=adversary,

@@ -19,8 +19,8 @@ from poolscope.paper import report as reproduction
 from poolscope.paper.rerun import rerun_reproduction
 from poolscope.paper.runner import finished
 from poolscope.paper.values import Played
+from poolscope.workflows.advise.collection_records import read_advice
 from poolscope.workflows.advise.records import FILE as ADVICE
-from poolscope.workflows.advise.records import read_advice
 from poolscope.workflows.audit.run_folder import read_run
 from poolscope.workflows.compare import FILE as COMPARISON
 from poolscope.workflows.compare import read_comparison

@@ -16,6 +16,7 @@ SCHEMAS = {
     "summary": "summary.json of an audit",
     "comparison": "comparison.json of a comparison",
     "advice": "advice.json of an advice",
+    "collections-advice": "advice.json of an advice on several collections",
     "reproduction": "reproduction.json of a reproduction",
     "sweep": "sweep.json of a sweep",
     "inspection": "what inspect --json prints",
@@ -114,7 +115,7 @@ def schema(
     """Print the JSON Schema of a scenario or of a result file; list their names without one."""
     if name is None:
         for known, what in SCHEMAS.items():
-            typer.echo(f"{known:<14}{what}")
+            typer.echo(f"{known:<20}{what}")
         return
     import json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -11,7 +12,9 @@ from poolscope.core.errors import InputError, did_you_mean
 from poolscope.figures import style
 from poolscope.figures.saving import Figure, slug
 from poolscope.figures.style import Picture, tooltip
-from poolscope.workflows.sweep import Sweep
+
+if TYPE_CHECKING:
+    from poolscope.workflows.sweep import Sweep
 
 NAMES = ("adversary", "mechanism.kind")
 """Columns whose values need no explanation."""

@@ -15,7 +15,14 @@ from poolscope.metrics.bounds import (
     trade_off,
 )
 from poolscope.metrics.calibration import brier, calibration, ece, ece_null_p95
-from poolscope.metrics.collections import CollectionRecord, CollectionsSummary, Contribution, JointExposure
+from poolscope.metrics.collections import (
+    CollectionRecord,
+    CollectionsSummary,
+    Contribution,
+    JointExposure,
+    SampledAttribute,
+    TupleEpsilon,
+)
 from poolscope.metrics.composition import composed_success_bound
 from poolscope.metrics.exposure import (
     confident,
@@ -63,7 +70,9 @@ __all__ = [
     "PoolRecord",
     "Record",
     "Records",
+    "SampledAttribute",
     "TradeOff",
+    "TupleEpsilon",
     "Usefulness",
     "auc_pn",
     "bayes_risk_ratio",

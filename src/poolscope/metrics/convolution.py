@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import fft, optimize, special
+import scipy
+from scipy import special
 
 from poolscope.core.arrays import Floats, Integers
 
@@ -95,7 +96,7 @@ def mean_excess(
     span = _tilted_range(values, weights, count, limit)
     first = math.floor(max(limit, span.center - span.below) / step) + 1
     last = math.ceil((span.center + span.above) / step)
-    length = fft.next_fast_len(math.ceil((span.below + span.above) / step) + 4, real=True)
+    length = scipy.fft.next_fast_len(math.ceil((span.below + span.above) / step) + 4, real=True)
     tilted = np.exp(span.tilt * values)
     mass = _power(steps, weights * tilted / (1 + (weights * (tilted - 1)).sum()), count, length)
     positions = np.arange(first, last + 1)
@@ -125,7 +126,7 @@ def _power(steps: Integers, weights: Floats, count: int, length: int) -> Floats:
     size = np.hypot(1 + real, imaginary)
     np.log(size * size, out=log_size, where=~near & (size > 0))
     angle = np.arctan2(imaginary, 1 + real)
-    found: Floats = fft.irfft(np.exp(0.5 * count * log_size) * np.exp(1j * count * angle), length)
+    found: Floats = scipy.fft.irfft(np.exp(0.5 * count * log_size) * np.exp(1j * count * angle), length)
     return np.maximum(found, 0.0)
 
 
@@ -139,7 +140,7 @@ def _tilted_range(values: Floats, masses: Floats, count: int, limit: float) -> T
     top, rest = float(values.max()), (1 - float(masses.sum())) * mean
     tilt, highest = 0.0, LARGEST_EXPONENT / top
     if lacks(0.0) < 0:
-        tilt = highest if lacks(highest) <= 0 else float(optimize.brentq(lacks, 0.0, highest, rtol=1e-12))
+        tilt = highest if lacks(highest) <= 0 else float(scipy.optimize.brentq(lacks, 0.0, highest, rtol=1e-12))
     tilted = masses * np.exp(tilt * values)
     tilted /= 1 + (masses * np.expm1(tilt * values)).sum()
     center = count * float((tilted * values).sum())

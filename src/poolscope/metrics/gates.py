@@ -37,7 +37,7 @@ EQUALITY = ("=", "!=")
 PRIMARY = ("results", "recommendation", "")
 """Where a field without a path is looked up first: the records of a run, a recommendation, the result itself."""
 
-LABELS = ("mechanism", "epsilon", "adversary", "n", "pool", "criterion", "about", "variant", "mitigation")
+LABELS = ("collection", "mechanism", "epsilon", "adversary", "n", "pool", "criterion", "about", "variant", "mitigation")
 """Fields that identify a record."""
 
 CLOSE = 1e-9

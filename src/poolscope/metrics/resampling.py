@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 import polars as pl
+import scipy  # loads a submodule when it is first used: stats alone takes half a second
 from numpy.typing import NDArray
-from scipy import stats
 
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, check_count, did_you_mean
@@ -200,7 +200,7 @@ def _interval(
         found = np.array([statistic(np.concatenate([members[group] for group in some])) for some in drawn])
         # a resample of G groups varies less than G groups do, by this factor
         error = float(found.std()) * np.sqrt(groups.count / (groups.count - 1))
-        reach = error * float(stats.t.ppf(1 - TAIL, groups.count - 1))
+        reach = error * float(scipy.stats.t.ppf(1 - TAIL, groups.count - 1))
         return Estimate(value, float(value - reach), float(value + reach))
     if users == 1:
         return Estimate(value, value, value)
@@ -208,9 +208,9 @@ def _interval(
     method: Literal["BCa", "percentile"] = "BCa" if users <= MAX_BCA_USERS else "percentile"
     with warnings.catch_warnings():
         # where nothing varies the ends are NaN
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        warnings.simplefilter("ignore", scipy.stats.DegenerateDataWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
-        low, high = stats.bootstrap(
+        low, high = scipy.stats.bootstrap(
             (everyone,), statistic, n_resamples=resamples, vectorized=False, method=method, random_state=rng
         ).confidence_interval
     if np.isnan(low) or np.isnan(high):

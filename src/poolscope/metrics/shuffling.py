@@ -8,7 +8,8 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special
+import scipy
+from scipy import special
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
@@ -238,7 +239,7 @@ def _least(delta_at: Callable[[float], float], delta: float, highest: float) -> 
         low, high = low / 4, low
     found = high
     if 0 < low < high:
-        found = float(optimize.brentq(excess, low, high, xtol=PRECISION * high, rtol=PRECISION))
+        found = float(scipy.optimize.brentq(excess, low, high, xtol=PRECISION * high, rtol=PRECISION))
     while found < highest and delta_at(found) > delta:
         found *= 1 + PRECISION
     return min(found, highest)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import scipy
 from scipy import special
 
 from poolscope.core.arrays import Floats
@@ -181,7 +182,6 @@ def top_recall(frequency: Floats, errors: Floats, k: int) -> float:
     1.0
     """
     # imported here, as it takes long and few commands need it
-    from scipy import optimize
 
     if k >= len(frequency):
         return 1.0
@@ -191,7 +191,9 @@ def top_recall(frequency: Floats, errors: Floats, k: int) -> float:
         return float(special.ndtr((frequency - threshold) / spread).sum()) - k
 
     reach = 40 * float(spread.max())
-    threshold = optimize.brentq(excess, float(frequency.min()) - reach, float(frequency.max()) + reach, xtol=1e-15)
+    threshold = scipy.optimize.brentq(
+        excess, float(frequency.min()) - reach, float(frequency.max()) + reach, xtol=1e-15
+    )
     first = np.argsort(-frequency, kind="stable")[:k]
     return float(special.ndtr((frequency[first] - threshold) / spread[first]).mean())
 

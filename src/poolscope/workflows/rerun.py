@@ -23,8 +23,10 @@ from poolscope.scenario.collections import game_of
 from poolscope.scenario.custom import is_custom
 from poolscope.scenario.scenario import Scenario, scenario_from_record
 from poolscope.workflows.advise.advise import advise
+from poolscope.workflows.advise.collection_records import CollectionsAdvice, read_advice
+from poolscope.workflows.advise.collections import advise_collections
 from poolscope.workflows.advise.records import FILE as ADVICE
-from poolscope.workflows.advise.records import read_advice
+from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.audit.audit import summary_of
 from poolscope.workflows.audit.run_folder import Manifest, check_parts, read_manifest, read_run
 from poolscope.workflows.compare import FILE as COMPARISON
@@ -147,28 +149,35 @@ def rerun_advice(folder: Path, inputs: Path | None, engine: Engine, progress: Pr
     done = read_advice(folder)
     before, question = known(done.provenance, folder / ADVICE), done.question
     scenario = scenario_of(done.scenario.about(), inputs or folder, before.inputs)
-    again = advise(
-        scenario,
-        max_exposed=question.max_exposed,
-        threshold=question.threshold,
-        horizon=question.horizon if question.days is None else None,
-        days=question.days,
-        max_error=question.max_error,
-        devices=question.devices,
-        mechanisms=question.mechanisms,
-        adversary=question.adversary,
-        epsilon=(question.lowest, question.highest),
-        users=done.asked_users,
-        tolerance=question.tolerance,
-        prefer=question.prefer,
-        consider=question.consider,
-        mitigations=bool(done.mitigations),
-        seed=done.seed,
-        engine=engine,
-        progress=progress,
-    )
+    asked: dict[str, Any] = {
+        "max_exposed": question.max_exposed,
+        "threshold": question.threshold,
+        "horizon": question.horizon if question.days is None else None,
+        "days": question.days,
+        "devices": question.devices,
+        "adversary": question.adversary,
+        "epsilon": (question.lowest, question.highest),
+        "users": done.asked_users,
+        "tolerance": question.tolerance,
+        "prefer": question.prefer,
+        "seed": done.seed,
+        "engine": engine,
+        "progress": progress,
+    }
+    again: Advice | CollectionsAdvice
+    if isinstance(done, CollectionsAdvice):
+        again = advise_collections(scenario, max_error=done.question.max_errors, **asked)
+    else:
+        again = advise(
+            scenario,
+            max_error=question.max_error,
+            mechanisms=question.mechanisms,
+            consider=question.consider,
+            mitigations=bool(done.mitigations),
+            **asked,
+        )
     timed = "how many users play depends on the speed of the machine, as the question has no `users`"
-    reason = timed if done.asked_users is None else None
+    reason = timed if done.asked_users is None and isinstance(done, Advice) else None
     return compared(ADVICE, done.as_json(), again.as_json(), before, known(again.provenance, folder), reason=reason)
 
 

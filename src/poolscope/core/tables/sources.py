@@ -366,7 +366,6 @@ class _Staging:
             self._first = first
         for part in self.gathered(frame):
             self.write(part, label, self._first)
-            self._first = first + frame.height
 
     def finish_label(self) -> None:
         """Write the rest of a label's rows."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.randomness import children, generator
@@ -102,7 +102,7 @@ class TableSampler:
         if problem.offset_scale[0] == 0:
             open_ = np.flatnonzero(~problem.is_forced)
             cost = -(problem.log_response_prob[:, open_] + noise[:, open_]).T
-            response, slot = linear_sum_assignment(np.where(np.isfinite(cost), cost, 1e6))
+            response, slot = scipy.optimize.linear_sum_assignment(np.where(np.isfinite(cost), cost, 1e6))
             table[slot] = open_[response]
         nodes = problem.interest.shape[1], problem.polarization.shape[1]
         behavior = [rng.integers(high, size=levels) for high in (len(problem.log_prior), *nodes)]

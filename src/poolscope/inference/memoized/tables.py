@@ -20,8 +20,7 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
+import scipy
 from scipy.special import gammaln
 
 from poolscope.core.arrays import Floats, Integers
@@ -72,7 +71,8 @@ class ResponseCounts(NamedTuple):
         held = np.isfinite(self.log_response_prob[:, :-1])[:, ~self.base.any(axis=1)]
         if held.all():
             return bool(held.shape[1] <= held.shape[0])
-        return bool((maximum_bipartite_matching(csr_array(held), perm_type="row") >= 0).all())
+        matched = scipy.sparse.csgraph.maximum_bipartite_matching(scipy.sparse.csr_array(held), perm_type="row")
+        return bool((matched >= 0).all())
 
     @property
     def expected_collisions(self) -> float:

@@ -97,9 +97,9 @@ def finder(target: TraceUniverse, kind: ColumnKind) -> Finder:
             rule = f"does not go with {target.name}, where any other name would become a neutral object"
             raise InputError(rule, remedy="name a column of links or hosts as domain")
         if kind == "domain" and holds != "domains":
-            raise InputError("goes only with a universe of domains", value=target.name)
+            raise InputError("requires a universe of domains", value=target.name)
         if kind == "text" and holds is None:
-            rule = "goes only with a universe of emojis or one of domains"
+            rule = "requires a universe of emojis or one of domains"
             raise InputError(rule, value=target.name, remedy="name a column of objects")
     if holds == "emojis":
         return _emoji_finder(target, kind)
