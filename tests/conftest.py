@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from fnmatch import fnmatchcase
 
+# A thread of BLAS that waits for others spins: with a process of pytest-xdist on each core, small products take ten
+# times as long. Processes that start later, workers and commands, inherit this.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import HealthCheck, settings
 

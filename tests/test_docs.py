@@ -126,6 +126,19 @@ def test_every_field_of_an_advice_is_documented():
         assert set(entry) == facts(section, f"field of {head}")
 
 
+def test_every_field_of_an_advice_on_collections_is_documented():
+    section = "Advice on several collections"
+    asked = {"horizon": 3, "threshold": 0.6, "adversary": "weak", "epsilon": (1.0, 4.0), "users": 60}
+    scenario = poolscope.load_scenario("apple-collections")
+    done = poolscope.advise(scenario, max_exposed=0.2, max_error={}, **asked).as_json()
+    names = {"scenario", "format", "seed", "version", "asked_users", "adversary", "sentence", "relaxations", "notes"}
+    shared = names | {"assumptions", "seconds", "provenance"}
+    assert set(done) - shared == facts(section, "field")
+    assert shared <= facts("Folder of `advise`", "field")
+    assert set(done["collections"][0]) == facts(section, "field of a collection")
+    assert set(done["recommendation"]) == facts(section, "field of the recommendation")
+
+
 def test_the_table_of_bounds_is_what_they_are():
     page = (DOCS / "explanation" / "bounds.md").read_text()
     rows = re.findall(r"^\| epsilon ([\d.]+) \|(.*)\|$", page, flags=re.MULTILINE)

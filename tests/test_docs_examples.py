@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cases.selection import mostly
 
 import poolscope
 
@@ -53,7 +54,13 @@ def faults(name, thing, beginning):
     return "".join(facts)
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC))
+#: Examples that take a second and play the same game as another one that runs by default.
+PLAYED_AGAIN = {"Sweep", "figures.sweep_plot"} | {
+    f"metrics.{name}" for name in ("CollectionRecord", "CollectionsSummary", "Contribution")
+}
+
+
+@pytest.mark.parametrize("name", mostly(pytest.mark.slow, sorted(PUBLIC), *(set(PUBLIC) - PLAYED_AGAIN)))
 def test_the_example_prints_what_it_says(name, beginning, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert not faults(name, PUBLIC[name], beginning)

@@ -96,8 +96,12 @@ def broken(path, text, made):
             yield target
 
 
+#: README, CONTRIBUTING, SUPPORT and their like.
+ROOT_PAGES = sorted(DOCS.parent.glob("*.md"))
+
+
 def test_every_internal_link_and_anchor_exists(made):
-    faults = {str(path): list(broken(path, path.read_text(), made)) for path in [*PAGES, DOCS.parent / "README.md"]}
+    faults = {str(path): list(broken(path, path.read_text(), made)) for path in [*PAGES, *ROOT_PAGES]}
     assert {path: found for path, found in faults.items() if found} == {}
 
 
@@ -108,7 +112,7 @@ def missing(text):
 
 
 def test_every_file_that_a_page_names_exists():
-    faults = {str(path): missing(path.read_text()) for path in [*PAGES, DOCS.parent / "README.md"]}
+    faults = {str(path): missing(path.read_text()) for path in [*PAGES, *ROOT_PAGES]}
     assert {path: found for path, found in faults.items() if found} == {}
     assert missing("`tests/conftest.py` and `tests/no_such_file.py`") == ["tests/no_such_file.py"]
 

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from cases.printed import PAGES_NUMPY, assert_printed
 from cases.selection import mostly, slow
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -28,7 +29,7 @@ def test_a_page_prints_what_it_shows(name, tmp_path):
     for block, printed in PAGES.run(page, tmp_path):
         shown = PAGES.expected(page, block)
         if shown is not None:
-            assert PAGES.timeless(printed) == PAGES.timeless(shown), block["code"]
+            assert_printed(PAGES.timeless(printed), PAGES.timeless(shown), block["code"])
             assert shown.strip(), f"nothing is shown behind {block['code']}"
             compared += 1
     assert compared >= (4 if name.startswith("tutorials/") else 1)
@@ -65,6 +66,17 @@ def test_a_page_that_lies_is_found(tmp_path):
     assert PAGES.timeless(flip_probability[0]) != PAGES.timeless(flip_probability[1])
     assert PAGES.timeless(truth[0]) == PAGES.timeless(truth[1])
     assert "```text\n2\n```" in PAGES.renewed(page, tmp_path)
+
+
+def test_with_another_numpy_words_are_the_same_and_numbers_are_near():
+    page = "│ strong │   7 │ 0.395 │ 0.348–0.443 │\\n└────┘"
+    other = page.replace("0.395", "0.39").replace("────", "───")
+    assert_printed(other, page, numpy_version="99.0.0")
+    for wrong in (page.replace("strong", "weak"), page.replace("0.395", "0.495"), page.replace("   7 │", "")):
+        with pytest.raises(AssertionError):
+            assert_printed(wrong, page, numpy_version="99.0.0")
+    with pytest.raises(AssertionError):
+        assert_printed(other, page, numpy_version=f"{PAGES_NUMPY}.1")
 
 
 def test_the_readme_quotes_what_another_page_prints():

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_what_cannot_be_made_is_an_error(tmp_path, old, new):
         mutation.apply(tmp_path)
 
 
-@pytest.mark.parametrize(("value", "killed"), [(2, True), (1, False)])
+@pytest.mark.parametrize(("value", "killed"), [(2, "killed"), (1, "survived")])
 def test_a_mistake_that_a_test_notices_is_killed(tmp_path, value, killed):
     """And taken back."""
     (tmp_path / "tests").mkdir()
@@ -63,5 +64,53 @@ def test_a_mistake_that_a_test_notices_is_killed(tmp_path, value, killed):
     mutation = MUTATIONS.Mutation(
         name="some", file="src/some.py", old="1, 1", new=f"{value}, 3", tests=["tests/test_some.py"]
     )
-    assert MUTATIONS.tried(mutation, tmp_path, None) is killed
+    before = (tmp_path / "src" / "some.py").stat().st_mtime_ns
+    verdict = MUTATIONS.tried(mutation, tmp_path, None)
+    assert verdict.name == killed
+    assert ("test_some.py::test_one" in verdict.test) is (killed == "killed")
     assert (tmp_path / "src" / "some.py").read_text() == "X, Y = 1, 1\n"
+    assert (tmp_path / "src" / "some.py").stat().st_mtime_ns == before
+
+
+def test_compiled_code_that_a_change_may_be_in_is_removed(tmp_path):
+    """Numba compares times of the kernel's own file: kernels that call a changed one would stay as they are."""
+    kernels = tmp_path / MUTATIONS.KERNELS
+    cache = kernels / "__pycache__"
+    cache.mkdir(parents=True)
+    for name, used in {"one": "", "two": "one", "three": "two", "other": ""}.items():
+        (kernels / f"{name}.py").write_text(f"from poolscope.kernels.{used} import f\n" if used else "")
+        (cache / f"{name}.f-3.py311.nbi").touch()
+        (cache / f"{name}.f-3.py311.1.nbc").touch()
+    MUTATIONS.remove_compiled(tmp_path, "src/poolscope/metrics/one.py")
+    assert len(list(cache.iterdir())) == 8
+    MUTATIONS.remove_compiled(tmp_path, (MUTATIONS.KERNELS / "two.py").as_posix())
+    assert {path.name.partition(".")[0] for path in cache.iterdir()} == {"one", "other"}
+    MUTATIONS.remove_compiled(tmp_path, (MUTATIONS.KERNELS / "one.py").as_posix())
+    assert {path.name.partition(".")[0] for path in cache.iterdir()} == {"other"}
+
+
+def test_tests_that_take_too_long_decide_nothing(tmp_path, monkeypatch):
+    ended = subprocess.CompletedProcess([], MUTATIONS.OUT_OF_TIME[0])
+    monkeypatch.setattr(MUTATIONS.subprocess, "run", lambda *arguments, **options: ended)
+    assert MUTATIONS.notices(tmp_path, LISTED[0], None, 1) == ("undecided", "")
+
+
+def test_a_record_has_the_last_verdict_of_every_change(tmp_path):
+    record, (one, two) = tmp_path / "record.csv", LISTED[:2]
+    MUTATIONS.note(record, one, MUTATIONS.Verdict("survived"), None)
+    MUTATIONS.note(record, two, MUTATIONS.Verdict("killed", "tests/test_some.py::test_one"), None)
+    MUTATIONS.note(record, one, MUTATIONS.Verdict("killed", "tests/test_some.py::test_two"), "")
+    assert [(row["verdict"], row["selection"]) for row in MUTATIONS.recorded(record).values()] == [
+        ("killed", "all"),
+        ("killed", "default"),
+    ]
+
+
+def test_nine_of_ten_changes_are_killed_and_seven_by_default():
+    rows = MUTATIONS.recorded(SCRIPT.with_suffix(".csv"))
+    assert set(rows) == {mutation.name for mutation in LISTED}
+    killed = [row for row in rows.values() if row["verdict"] == "killed"]
+    assert len(killed) >= 0.9 * len(rows)
+    assert sum(row["selection"] == "default" for row in killed) >= 0.7 * len(rows)
+    by_its_tests = [mutation for mutation in LISTED if MUTATIONS.is_killed(mutation, rows)]
+    assert len(by_its_tests) == len(killed)

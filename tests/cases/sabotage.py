@@ -3,9 +3,8 @@
 import errno
 
 from poolscope.game import blocks as parts
-from poolscope.game.game import play_block
 
-ORIGINAL_PLAY, ORIGINAL_WRITE = play_block, parts.write_bytes
+ORIGINAL_PLAY, ORIGINAL_WRITE = parts.play_block, parts.write_bytes
 
 
 def failing(game, users, *rest):
@@ -21,7 +20,7 @@ def full(path, data):
     ORIGINAL_WRITE(path, data)
 
 
-def support_prob_no_collision(path, data):
+def write_elsewhere(path, data):
     """A disk of the worker's own."""
 
 

@@ -11,7 +11,7 @@ import poolscope as ps
 from poolscope.cli.folders import pictures_of, write_figures, write_page
 from poolscope.core.errors import InputError
 from poolscope.scenario.scenario import parse
-from poolscope.workflows.advise.records import read_advice
+from poolscope.workflows.advise.collection_records import read_advice
 from poolscope.workflows.compare import read_comparison
 
 READING = {"comparison.json": read_comparison, "advice.json": read_advice}

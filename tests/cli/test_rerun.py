@@ -4,7 +4,9 @@ import json
 import shutil
 import tomllib
 from hashlib import sha256
+from types import SimpleNamespace
 
+import polars as pl
 import pytest
 from cases.command_line import SMALL
 from jsonschema import Draft202012Validator
@@ -16,8 +18,9 @@ from poolscope.cli.rerun import SCHEMAS
 from poolscope.cli.schemas import schema_of
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import MECHANISMS
-from poolscope.metrics.provenance import checksum
+from poolscope.metrics.provenance import checksum, provenance_of
 from poolscope.scenario.scenario import builtin_names, builtin_text, load_scenario
+from poolscope.workflows import rerun
 
 OBJECTS = "object,pool\n" + "".join(f"o{i},{'abc'[i % 3] if i < 15 else ''}\n" for i in range(30))
 
@@ -239,3 +242,33 @@ def test_schemas_are_listed_and_printed():
         assert json.loads(called("schema", name).stdout) == schema_of(name)
     with pytest.raises(InputError, match="did you mean 'summary'"):
         raise called("schema", "sumary").exception
+
+
+def test_a_user_with_other_outcomes_counts_once(tmp_path):
+    for folder, confidence in (("before", [0.1, 0.2, 0.3, 0.4]), ("now", [0.5, 0.6, 0.3, 0.4])):
+        (tmp_path / folder).mkdir()
+        rows = pl.DataFrame({"user": [0, 0, 1, 1], "n": [5, 9, 5, 9], "confidence": confidence})
+        rows.write_parquet(tmp_path / folder / "part.parquet")
+    manifest = SimpleNamespace(parts=["part.parquet"])
+    assert rerun._users_different(manifest, tmp_path / "before", tmp_path / "now") == 1
+    assert rerun._users_different(manifest, tmp_path / "now", tmp_path / "now") == 0
+
+
+def test_a_record_that_was_changed_does_not_agree():
+    made = provenance_of(seed=1, users=2, outcomes="0" * 64)
+    same, other = (
+        rerun.compared("summary.json", {"auc_pn": 0.5}, {"auc_pn": found}, made, made) for found in (0.5, 0.25)
+    )
+    assert (same.agrees, other.agrees) == (True, False)
+    assert (other.same_outcomes, other.different, other.numbers) == (True, 1, 1)
+
+
+def test_only_files_that_were_played_are_played_again(tmp_path):
+    (tmp_path / "objects.csv").write_text(OBJECTS)
+    text = SMALL.replace("size = 30\npools = { a = 5, b = 5, c = 5 }", 'objects = "objects.csv"')
+    (tmp_path / "mine.toml").write_text(text)
+    about = load_scenario(tmp_path / "mine.toml").about()
+    played = {"objects.csv": sha256(OBJECTS.encode()).hexdigest()}
+    assert rerun.scenario_of(about, None, played).named_files == ["objects.csv"]
+    with pytest.raises(InputError, match="the file has changed since it was played"):
+        rerun.scenario_of(about, None, {"objects.csv": "0" * 64})

@@ -13,6 +13,7 @@ from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_table, read_table
 from poolscope.core.tables.columns import MAX_NAME_BYTES, Batch
+from poolscope.core.tables.parquet_check import RowRunSizes, check_file
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
@@ -143,3 +144,19 @@ def test_light_batches_have_all_rows_once(tmp_path):
     assert len(some) > 2
     assert [batch.first for batch in some] == [11 + sum(b.frame.height for b in some[:i]) for i in range(len(some))]
     assert [batch.frame.height for batch in whole.split_by_bytes(1000)] == [5]
+
+
+def test_rows_have_the_bytes_of_their_pages():
+    """Of every page that has one of them, also where they begin within it."""
+    pages = RowRunSizes()
+    for size in (100, 1000):
+        pages.add(10, size)
+    asked = {(0, 1): 100, (5, 6): 100, (9, 10): 100, (9, 11): 1100, (10, 11): 1000, (15, 20): 1000, (0, 20): 1100}
+    assert {rows: pages.decoded_bytes(*rows) for rows in asked} == asked
+
+
+def test_values_of_fixed_length_are_copied_for_each_row(tmp_path):
+    path = write_bomb(tmp_path / "bomb.parquet", 8, {"user": b"x" * 1000, "object": 1})
+    metadata = check_file(path)
+    assert metadata.decoded_bytes(["user"], 2, 6) >= 4 * 1000
+    assert metadata.decoded_bytes(["object"], 2, 6) < 1000

@@ -15,7 +15,7 @@ import pytest
 from cases.engines import read_outcomes, scenario_text, scenarios, small_blocks, start
 from cases.facts import Told
 from cases.report_files import WEAK, command, small_attack
-from cases.sabotage import ORIGINAL_PLAY, ORIGINAL_WRITE, failing, full, sabotage, support_prob_no_collision
+from cases.sabotage import ORIGINAL_PLAY, ORIGINAL_WRITE, failing, full, sabotage, write_elsewhere
 from cases.selection import mostly, slow
 from distributed import LocalCluster
 from hypothesis import HealthCheck, given, settings
@@ -305,7 +305,7 @@ def test_what_is_finished_is_kept(sabotaged, tmp_path, what, kind, message):
 def test_workers_that_do_not_share_the_folder(dask, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "VISIBLE_SECONDS", 0.2)
     scenario = parse(scenario_text(), name="drawn")
-    dask.client.run(sabotage, "write_bytes", support_prob_no_collision)
+    dask.client.run(sabotage, "write_bytes", write_elsewhere)
     try:
         with pytest.raises(InputError, match=r"part-\d+.parquet: a worker wrote a file that cannot be seen here"):
             audit(scenario, tmp_path / "run", engine=dask)

@@ -3,7 +3,7 @@
 import pytest
 
 from poolscope.core.errors import InputError
-from poolscope.core.files import LOCK, check_folder, check_new, last_folder, new_folder
+from poolscope.core.files import LOCK, check_folder, check_new, claimed, last_folder, new_folder
 
 
 def test_folders_are_numbered(tmp_path, monkeypatch):
@@ -25,3 +25,15 @@ def test_a_folder_is_new_or_empty(tmp_path):
         check_new(tmp_path)
     with pytest.raises(InputError, match="must be a folder"):
         check_folder(tmp_path / "mine")
+
+
+def test_folders_that_stay_empty_are_removed(tmp_path):
+    """Also those above, where they were made; not where they were there, or hold something."""
+    (tmp_path / "mine").mkdir()
+    for folder in (tmp_path / "run" / "one", tmp_path / "mine"):
+        with pytest.raises(KeyboardInterrupt), claimed(folder):
+            raise KeyboardInterrupt
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    with claimed(tmp_path / "run" / "one"):
+        (tmp_path / "run" / "one" / "part").touch()
+    assert (tmp_path / "run" / "one" / "part").exists()

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolscope.core.errors import InputError
-from poolscope.core.tables import SourceOptions, label_of, opened
+from poolscope.core.tables import SourceOptions, delivered, delivery, destination_of, label_of, opened, readers
 from poolscope.core.tables import sources as sources_module
 from poolscope.core.tables.locations import without_credentials, without_secrets
 from poolscope.core.tables.ordering import NUMBER, TIME, TimeColumn, TimeOrder
+from poolscope.core.tables.remote import on_this_machine
 
 NAMES = [("user",), ("value",)]
 ROWS = pl.DataFrame({"user": [f"u{i % 9}" for i in range(500)], "value": range(500)})
@@ -317,3 +318,111 @@ def test_memory_is_bounded_at_ten_times_the_data(tmp_path, kind, time):
     rows, growth = memory_growth(small, large, query, query, time)
     assert rows == 2_000_000
     assert growth < 150 << 20
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("postgresql://ann@127.0.0.1:5432/db", True),
+        ("postgresql://localhost/db", True),
+        ("postgresql://[::1]:5432/db", True),
+        ("postgresql:///db?host=/run", True),
+        ("postgresql://127.example.org/db", False),
+        ("postgresql://localhost,db.example/db", False),
+        ("postgresql://localhost/db?hostaddr=10.0.0.1", False),
+        ("postgresql:///db?service=reports", False),
+    ],
+)
+def test_hosts_of_this_machine(monkeypatch, address, local):
+    for name in ("PGSERVICE", "PGHOST", "PGHOSTADDR"):
+        monkeypatch.delenv(name, raising=False)
+    assert on_this_machine(address) is local
+    monkeypatch.setenv("PGSERVICE", "reports")
+    assert not on_this_machine(address)
+
+
+def test_a_query_of_a_file_writes_nothing(tmp_path):
+    """And reads no other file."""
+    import duckdb
+
+    ROWS.write_csv(tmp_path / "other.csv")
+    with sqlite3.connect(tmp_path / "r.db") as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'a' AS user, 1 AS value")
+    with duckdb.connect(str(tmp_path / "r.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'a' AS user, 1 AS value")
+    for scheme, name, query in (
+        ("sqlite", "r.db", "DELETE FROM t RETURNING *"),
+        ("duckdb", "r.duckdb", "DELETE FROM t RETURNING *"),
+        ("duckdb", "r.duckdb", f"SELECT * FROM read_csv('{tmp_path}/other.csv')"),
+    ):
+        address = f"{scheme}:///{tmp_path}/{name}"
+        with pytest.raises(InputError, match="cannot be read: "):
+            rows_of(address, SourceOptions.of(query=query))
+        assert rows_of(address, SourceOptions.of(query="SELECT * FROM t")).rows() == [("a", "1")]
+
+
+def test_a_decoded_password_is_not_shown():
+    shown = without_secrets("no password p@ss-w0rd at host", "postgresql://ann:p%40ss-w0rd@host/db")
+    assert shown == "no password *** at host"
+
+
+def test_values_of_partitions(tmp_path):
+    """A folder of Hive may have no value, and leading zeros are part of a value."""
+    for day in ("01", "02", "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / f"day={day}").mkdir()
+        ROWS[:1].write_parquet(tmp_path / f"day={day}/r.parquet")
+    found = rows_of(tmp_path, names=[("user",), ("day",)])
+    assert found["day"].to_list() == ["01", "02", None]
+
+
+def test_rows_of_errors_are_counted_across_staged_files(monkeypatch):
+    monkeypatch.setattr(sources_module, "PART_BYTES", 1)
+    monkeypatch.setattr(readers, "STREAM_ROWS", 100)
+    with opened(ROWS, NAMES) as source:
+        batches = list(source.batches(["value"]))
+    assert len(batches) > 1
+    for batch in batches:
+        assert batch.first == batch.frame["value"][0] + 1
+
+
+def test_a_truncated_zstd_file_is_refused(tmp_path):
+    """Also within the second frame, while whole frames after one another are one file."""
+    whole = zstandard.compress(content("jsonl"))
+    (tmp_path / "r.jsonl.zst").write_bytes(whole + whole)
+    assert rows_of(tmp_path / "r.jsonl.zst").height == 2 * ROWS.height
+    for end in (len(whole) - 1, 2 * len(whole) - 1):
+        (tmp_path / "r.jsonl.zst").write_bytes((whole + whole)[:end])
+        with pytest.raises(InputError, match="must be a whole zstd file: it ends within a frame"):
+            rows_of(tmp_path / "r.jsonl.zst")
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
+def test_a_new_database_appears_complete(tmp_path, monkeypatch, scheme):
+    place = destination_of(
+        f"{scheme}:///{tmp_path}/new.db", "t", SourceOptions.of(), data=ROWS, overwrite=False, inputs=()
+    )
+
+    def failing(*_):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delivery, "parquet_batches", failing)
+        patched.setattr(delivery.glob, "escape", failing)
+        with pytest.raises(InputError, match="cannot write: no space left"), delivered(place) as path:
+            ROWS.write_parquet(path)
+    assert list(tmp_path.iterdir()) == []
+    with delivered(place) as path:
+        ROWS.write_parquet(path)
+    assert rows_of(place.address, SourceOptions.of(query="SELECT * FROM t")).equals(ROWS.cast(pl.String))
+
+
+def test_a_bomb_is_not_written_to_the_disk(tmp_path, monkeypatch):
+    """It is refused while it is decompressed, not when its rows are read."""
+    monkeypatch.setattr(readers, "FREE", 1 << 20)
+    monkeypatch.setattr(readers, "BATCH_BYTES", 1 << 20)
+    text = bytes(1 << 24)
+    for compression, data in (("gzip", gzip.compress(text)), ("zstd", zstandard.compress(text))):
+        (tmp_path / "bomb").write_bytes(data)
+        with pytest.raises(InputError, match=r"bomb: a file of .* may take .* on disk, takes more"):
+            readers.decompress(tmp_path / "bomb", tmp_path / "plain", compression, "bomb")
+        assert (tmp_path / "plain").stat().st_size < len(text) / 2

@@ -179,3 +179,10 @@ def test_the_terminal_tells_it(tmp_path):
     assert done.exit_code == 0, done.output
     for phrase in ("ε = 3 per report, 1.2 reports per day on average: 21 in total", "n = 4, 20: 2, 10 days"):
         assert phrase in done.output
+
+
+@pytest.mark.parametrize("cap", [None, 4])
+def test_a_user_with_fewer_events_has_no_more_reports(cap):
+    policy = ReportingPolicy(cap=cap)
+    sent = policy.select_events(np.arange(10).reshape(2, 5), np.arange(2, dtype=np.uint64), np.array([5, 3]))
+    assert sent.counts([2, 4, 5]).tolist() == [[2, 4, cap or 5], [2, 3, 3]]

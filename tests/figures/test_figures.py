@@ -245,9 +245,11 @@ def test_files_need_vl_convert_and_say_so(every_figure, tmp_path, monkeypatch):
         figures.save(every_figure["density"](), tmp_path / "a.svg")
 
 
-def test_figures_load_no_converter():
-    check = "import sys, poolscope.figures.charts; sys.exit(bool({'vl_convert', 'pandas'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+def test_an_audit_and_its_page_load_nothing_that_is_slow_and_not_needed():
+    slow = "{'vl_convert', 'pandas', 'scipy.stats', 'scipy.optimize', 'scipy.interpolate'}"
+    check = f"import sys, poolscope.cli.audit, poolscope.html.audit; sys.exit(str({slow} & set(sys.modules) or ''))"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
 
 
 def test_the_trade_off_has_every_corner_and_few_of_a_long_curve():

@@ -10,7 +10,7 @@ from cases.collections import DOMAINS, EMOJIS, WORDS, scenario
 from cases.synthetic import SEED
 
 from poolscope.core.executors import Local
-from poolscope.game.collections import draw_persons
+from poolscope.game.collections import draw_persons, events_by
 from poolscope.game.joint_block import play_joint_block
 from poolscope.inference.attack import posterior
 from poolscope.inference.joint import joint_posterior
@@ -140,6 +140,23 @@ def test_a_link_of_chance_makes_a_collection_worthless():
     assert rows_of(known, "emojis")["confidence"].max() > 0.7
 
 
+def test_by_name_with_uniform_priors_the_log_odds_of_collections_add_up():
+    """The joint posterior is the normalized product of single ones: of two values, their odds multiply."""
+    by_name = [{**EMOJIS, "link": 1.0}, DOMAINS]
+    found = played(scenario(*by_name), users=60)
+    joint, *alone = (rows_of(found, name) for name in ("joint", "emojis", "domains"))
+    product = [np.stack([rows["posterior_true"], 1 - rows["posterior_true"]]) for rows in alone]
+    expected = product[0] * product[1] / (product[0] * product[1]).sum(axis=0)
+    np.testing.assert_allclose(joint["posterior_true"], expected[0], rtol=0, atol=1e-12)
+    odds = sum(rows["log_odds_true"].to_numpy() for rows in alone)
+    np.testing.assert_allclose(joint["log_odds_true"], odds, rtol=1e-12, atol=1e-12)
+    # the control: another prior would count twice
+    leaning = [{"name": "strong", "popularity": "true", "prior": {"pools": {"left": 2, "right": 1}}}]
+    other = played(scenario(*by_name, adversary=leaning), users=60)
+    joint, *alone = (rows_of(other, name)["log_odds_true"].to_numpy() for name in ("joint", "emojis", "domains"))
+    np.testing.assert_allclose(np.abs(joint - sum(alone)), np.log(2), rtol=1e-6)
+
+
 @pytest.mark.statistical
 def test_pools_are_drawn_from_the_link():
     game = build_joint_game(scenario(WORDS, users={"behavior": {"pools": {"left": 3, "right": 1}}}), SEED)
@@ -182,3 +199,29 @@ def test_posteriors_of_all_subsets_are_calibrated_and_a_wrong_link_is_not():
     rows = rows_of(outcomes, "joint", "wrong").filter(pl.col("n") == 20)
     correct = (rows["guess"] == rows["pool"]).mean()
     assert rows["confidence"].mean() > correct + 0.05, "overconfident, not only miscalibrated"
+
+
+def test_rates_are_not_rounded_down():
+    """The product of a rate and a number of days may be a little below a whole number."""
+    assert 100 * 0.29 < 29
+    assert events_by(np.array([0, 99, 100]), 0.29).tolist() == [0, 28, 29]
+
+
+def test_draws_of_collections_are_independent():
+    game = build_joint_game(scenario(EMOJIS, {**EMOJIS, "name": "more"}), SEED)
+    persons, users = draw_persons(game, range(200), SEED, Local(threads=1)), 200
+    for one, other in (persons.gamma, persons.delta, persons.collection_keys):
+        assert not np.isin(one, other).any()
+    assert abs(np.corrcoef(*persons.gamma)[0, 1]) < 4 / users**0.5
+    assert np.corrcoef(persons.gamma[0], persons.gamma[0])[0, 1] > 4 / users**0.5, "the control"
+
+
+def test_sampled_reports_count_from_the_day_of_their_event():
+    game = build_joint_game(scenario(LIMITED), 3)
+    (one,), days = game.collections, np.arange(game.horizon + 1)
+    (sent,) = draw_persons(game, range(10), 3, Local(threads=1)).sent
+    found = one.reports_by(sent, days)
+    for user, size in enumerate(sent.lengths):
+        events = np.floor(1.5 * days)
+        assert found[user].tolist() == [(sent.event_index[user, :size] < n).sum() for n in events]
+    assert found[:, -1].min() > 0

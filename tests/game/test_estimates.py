@@ -162,3 +162,13 @@ def test_intervals_hold_for_the_draw_of_the_estimate(scenario):
             assert share >= 0.95 - 3.5 * error, (adversary, metric, share)
     # negative control: the draw of one estimate for all users is in no interval
     assert min(share for (_, _, way), share in covered.items() if way == "one") < 0.95 - 3.5 * error
+
+
+def test_a_number_is_that_of_an_estimate(scenario):
+    """The adversary's own popularity has the number 0, and the redraws follow."""
+    strong, weak, _ = scenario().game(1).adversaries
+    assert len(strong.redraws) > 1
+    assert strong.with_estimate(0) is strong
+    for number, redraw in enumerate(strong.redraws, start=1):
+        assert strong.with_estimate(number) is redraw
+    assert weak.with_estimate(3) is weak

@@ -150,9 +150,7 @@ def test_a_scenario_can_have_memory():
 
 
 def test_only_devices_with_memory_can_be_known_to_have_it():
-    with pytest.raises(
-        InputError, match=r"adversary\[1\]\.knows_memoization: goes only with memoize = true in \[devices\]"
-    ):
+    with pytest.raises(InputError, match=r"adversary\[1\]\.knows_memoization: requires memoize = true in \[devices\]"):
         parse(SCENARIO.replace("memoize = true", "memoize = false"), name="x")
     with pytest.raises(InputError, match=r"devices\.memoize: must be true or false"):
         parse(SCENARIO.replace("memoize = true", "memoize = 1"), name="x")

@@ -1,6 +1,7 @@
 """The evaluator: truth beside guess, on synthetic posteriors."""
 
 import numpy as np
+import polars as pl
 import pytest
 from cases.memoized import CROWD, STRONG
 from cases.synthetic import SEED
@@ -8,7 +9,8 @@ from cases.synthetic import SEED
 from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.columns import EXPOSED
-from poolscope.game.outcomes import Evaluator
+from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.game.outcomes import Evaluator, table
 from poolscope.inference.independent import BlockPosteriors, guesses
 from poolscope.mechanisms import ReportingPolicy
 from poolscope.population.behavior import Preferences
@@ -17,10 +19,10 @@ USERS, N, OBSERVATIONS = 40, 12, (3, 7, 12)
 ALL = ReportingPolicy()
 
 
-def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, policy=ALL, threshold=None, error=None):
+def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, policy=ALL, threshold=None, error=None, k=3):
     """What the referee says, the truth that it knows, and the users that were counted."""
     rng = np.random.default_rng(SEED)
-    truth = Preferences(rng.integers(0, 3, USERS), rng.random(USERS), rng.random(USERS))
+    truth = Preferences(rng.integers(0, k, USERS), rng.random(USERS), rng.random(USERS))
     ticks = []
 
     def towards(pools):
@@ -126,3 +128,38 @@ def test_chance_in_the_attack_stands_beside_the_confidence_and_moves_the_dates(p
             expected = [first(sure, threshold) for sure in (posterior + sign * error).max(axis=2)]
             np.testing.assert_array_equal(found.exposed[column + end], expected)
             assert column + end not in plain.exposed
+
+
+def test_the_table_has_what_was_found_at_each_count(posterior):
+    found, truth, _ = judged(posterior)
+    made = table(pl.Series(range(USERS)), OBSERVATIONS, [found])
+    for o, n in enumerate(OBSERVATIONS):
+        rows = made.filter(pl.col("n") == n)
+        assert rows["user"].to_list() == list(range(USERS))
+        assert rows["guess"].to_list() == [found.pool_names[pool] for pool in found.guess[:, o]]
+        assert rows["pool"].to_list() == [found.pool_names[pool] for pool in truth.iota]
+        np.testing.assert_array_equal(rows["confidence"], found.confidence[:, o])
+        np.testing.assert_array_equal(rows["posterior_true"], found.posterior_true[:, o])
+        for column, dates in found.exposed.items():
+            assert rows[column].to_list() == [None if date < 0 else date for date in dates]
+    assert (found.guess[:, 0] != found.guess[:, 1]).any()
+    assert min(dates.min() for dates in found.exposed.values()) == -1
+
+
+def test_who_prefers_no_pool_has_no_posterior(posterior):
+    found, truth, _ = judged(posterior, k=4)
+    nobody = truth.iota == 3
+    assert 0 < nobody.sum() < USERS
+    assert (found.posterior_true[nobody] == 0).all()
+    assert (found.posterior_true[~nobody] > 0).all()
+
+
+def test_files_have_all_estimates_and_their_users_in_order(tmp_path):
+    for number, users in enumerate(([5, 3, 4], [1, 0, 2])):
+        rows = {"user": users, "adversary": ["strong"] * 3, "n": [7] * 3, "confidence": [u / 10 for u in users]}
+        frame = pl.DataFrame(rows | {"pool": ["a"] * 3, "guess": ["a", "b", "a"], "estimate": [u // 2 for u in users]})
+        frame.with_columns(pl.col("estimate").cast(pl.Int16)).write_parquet(tmp_path / f"{number}.parquet")
+    files = OutcomeFiles.within(tmp_path)
+    assert files.estimates() == {"strong": 3}
+    (attack,) = files.attacks()
+    assert files.of(attack, ["confidence"])["confidence"].to_list() == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]

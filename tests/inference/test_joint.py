@@ -170,3 +170,10 @@ def test_what_does_not_fit_is_one_line(posteriors, links, prior, message):
 
 def test_linked_is_the_sum_over_pools():
     np.testing.assert_allclose(linked(np.array([0.2, 0.8]), np.array([[1.0, 0.0], [0.5, 0.5]])), [0.2, 0.5])
+
+
+def test_a_confidence_at_the_threshold_reaches_it():
+    """Without evidence the posterior is the prior."""
+    first, none = np.empty((1, 2), dtype=np.int32), np.ones((1, 3, 2, 2))
+    first_confident_jointly(none, np.array([True, True]), np.array([0.5, 0.5]), np.array([0.5, 0.75]), first)
+    assert first.tolist() == [[0, -1]]

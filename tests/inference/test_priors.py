@@ -233,7 +233,7 @@ def keys(count=4000):
         ("interest = { table = ['1'] }", "interest.table[0]: must be a number, got '1'"),
         ("interest = { table = 1 }", "interest.table: must be a list, got 1"),
         ("interest = { tabel = [1] }", "interest.tabel: unknown key; did you mean 'table'?"),
-        ("interest = { table = [1], beta = [1, 1] }", "interest.table: goes only with a density without beta"),
+        ("interest = { table = [1], beta = [1, 1] }", "interest.table: requires a density without beta"),
         ("interest = {}", "interest: must have beta or table"),
         ("interest = 'table'", "interest: must be 'uniform' or 'fitted' or a table, got 'table'"),
         (f"interest = {{ table = {[1] * 1001} }}", "interest.table: must have at most 1000 entries"),

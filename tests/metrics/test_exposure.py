@@ -7,7 +7,8 @@ from cases.synthetic import attack, bare
 
 from poolscope import metrics
 from poolscope.game.columns import EXPOSED
-from poolscope.metrics.intervals import share_of
+from poolscope.metrics.exposure import exposed_by
+from poolscope.metrics.intervals import clusters_of, share_of, share_of_users
 
 
 def test_a_threshold_says_of_whom_the_adversary_is_sure():
@@ -99,3 +100,18 @@ def test_the_count_without_chance_lies_between(shape):
         inside, same = inside + (few <= exact <= many), same + (found == exact)
     assert inside / 300 > 0.95
     assert same / 300 < 0.7
+
+
+def test_the_table_of_an_exposure_has_the_intervals_of_groups():
+    """Users who share an estimate are exposed together, so that intervals are wider at every count."""
+    groups = np.repeat(np.arange(6), 20)
+    first = 1 + groups + np.arange(120) % 2
+    rows = pl.DataFrame({f"exposed_at_{level}": first for level in (50, 90, 95)} | {"estimate": groups})
+    rows, known = rows.with_columns(pl.col("estimate").cast(pl.Int16)), clusters_of(rows)
+    for n, threshold, *found, users in metrics.exposure(rows, 7).rows():
+        chosen = exposed_by(rows, EXPOSED[threshold], n)
+        assert found == pytest.approx(share_of_users(chosen, known))
+        assert users == 120
+    assert found[1] > 0
+    chosen = exposed_by(rows, "exposed_at_90", 3)
+    assert share_of_users(chosen, known).high > share_of_users(chosen, None).high

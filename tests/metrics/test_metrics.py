@@ -12,13 +12,15 @@ from poolscope import metrics
 from poolscope.core.errors import InputError
 from poolscope.metrics.calibration import (
     ERROR_BINS,
+    ConfidenceBins,
+    _replicas,
     brier,
     calibration,
     ece,
     ece_null_p95,
     gather,
 )
-from poolscope.metrics.intervals import TAIL, quantile, share_of
+from poolscope.metrics.intervals import TAIL, bounded_mean, effect_of, quantile, share_of
 from poolscope.metrics.precision import _descending_order, ranked
 
 OUTCOMES = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30).map(
@@ -282,3 +284,37 @@ def test_the_order_of_users_is_that_of_confidence_and_then_of_the_lot(kinds):
 def test_quantiles_of_counted_values_are_those_of_the_values(level):
     values, counts = [7.0, np.inf, 2.0, 30.0], [5, 400, 0, 60]
     assert quantile(values, level, counts) == quantile(np.repeat(values, counts), level)
+
+
+def test_a_design_effect_by_its_formula():
+    """Three groups whose influence values are 1, 1 and -2 times four: G / (G - 1) sums^2 / squares, and (t / z)^2."""
+    sums, squares = np.array([4.0, 4.0, -8.0]), 4 * (1.0 + 1.0 + 4.0)
+    wider = (stats.t.ppf(0.975, 2) / stats.norm.ppf(0.975)) ** 2
+    assert effect_of(sums, squares) == pytest.approx(3 / 2 * (16 + 16 + 64) / squares * wider)
+    assert effect_of(np.zeros(3), squares) == pytest.approx(wider), "groups never narrow an interval"
+    assert effect_of(sums[:1], squares) == 1.0
+
+
+def test_a_bounded_mean_by_its_formula():
+    """The plus-four rule: two pseudo-users contribute 0 and two contribute 1."""
+    value, users = 1.0, 10
+    a = (users * value + 2) / (users + 4)
+    effective = users * a * (1 - a) / ((2 * a**2 + 2 * (1 - a) ** 2) / (users + 4))
+    low, high = bounded_mean(value, 0.0, users)[1:]
+    assert low == pytest.approx(stats.beta.ppf(TAIL, effective, 1.0))
+    assert high == 1.0
+
+
+def test_ranks_of_a_quantile_by_the_binomial_distribution():
+    """Of 101 values in order, the ends of the median are the values whose ranks have too little probability beyond."""
+    value, low, high = quantile(np.arange(1.0, 102.0), 0.5)
+    assert value == 51
+    assert low == stats.binom.ppf(TAIL, 101, 0.5)
+    assert high == stats.binom.ppf(1 - TAIL, 101, 0.5) + 1
+
+
+def test_replicas_of_a_calibration_error_are_of_fewer_users():
+    """Of a quarter of the users where the design effect is 4: the error of the noise is twice as large."""
+    binned = ConfidenceBins(np.array([400]), np.array([0.5]), np.array([200]))
+    plain, shared = (_replicas(binned, np.array([[0.5]]), SEED, effect).mean() for effect in (1.0, 4.0))
+    assert shared / plain == pytest.approx(2.0, rel=0.15)

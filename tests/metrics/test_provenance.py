@@ -130,3 +130,23 @@ class Installed:
 
     def read_text(self, name):
         return self.text
+
+
+def test_an_unknown_commit_is_no_difference():
+    """A known one is, where it differs."""
+    mine = replace(provenance_of(seed=1, users=2), commit="a" * 40)
+    assert mine.differences(replace(mine, commit=None)) == []
+    assert replace(mine, commit=None).differences(mine) == []
+    assert len(mine.differences(replace(mine, commit="b" * 40))) == 1
+
+
+def test_texts_of_one_length_have_checksums_of_their_own():
+    one, other = (pl.DataFrame({"user": [0], "adversary": ["x"], "n": [1], "guess": [guess]}) for guess in "ab")
+    assert checksum([one]) != checksum([other])
+
+
+def test_the_tenth_part_comes_after_the_second(tmp_path):
+    """Users of all parts are in order, whatever the number of digits of their files."""
+    for index, known in ((2, pl.col("user") < 20), (10, pl.col("user") >= 20)):
+        OUTCOMES.filter(known).write_parquet(tmp_path / f"part-{index}.parquet")
+    assert files_checksum(OutcomeFiles.within(tmp_path)) == checksum([OUTCOMES])

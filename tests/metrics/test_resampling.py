@@ -135,3 +135,15 @@ def test_unknown_metrics_are_refused():
         ps.metrics.difference(rows, rows, "auc_pm")
     with pytest.raises(ps.InputError, match="a metric must return a number"):
         ps.metrics.bootstrap(rows, lambda some: "much")
+
+
+def test_users_are_paired_by_name_and_groups_have_the_quantiles_of_student():
+    a, b = two_attacks(np.random.default_rng(3), 300, gain=0.02)
+    assert ps.metrics.difference(a, b.sample(fraction=1.0, shuffle=True, seed=1), "precision", resamples=99) == (
+        ps.metrics.difference(a, b, "precision", resamples=99)
+    )
+    # of three groups, the interval is 4.3 standard errors wide on each side, not 1.96
+    groups = np.repeat(np.arange(3), 20)
+    found = ps.metrics.bootstrap(attack(groups == 0, estimate=groups), "precision")
+    error = np.sqrt(2 / 9 / 2)
+    assert (found.high - found.low) / 2 == pytest.approx(stats.t.ppf(0.975, 2) * error, rel=0.1)

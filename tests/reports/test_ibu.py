@@ -8,9 +8,10 @@ from scipy import optimize
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
 from poolscope.mechanisms import CMS, GRR, HCMS, OUE, Channel, Empirical, Rappor, adapt
-from poolscope.reports.estimators import unbiased
+from poolscope.reports import ibu
+from poolscope.reports.estimators import inverted, unbiased
 from poolscope.reports.frequencies import estimator, frequencies, simulate_frequencies
-from poolscope.reports.ibu import max_likely
+from poolscope.reports.ibu import IBUEstimator, max_likely
 from poolscope.reports.utility import measure_utility
 
 UNIVERSE = 60
@@ -199,3 +200,38 @@ def test_ibu_covers_the_truth_where_it_is_inside():
 def test_the_linear_estimate_needs_reports():
     with pytest.raises(InputError, match="at least one report"):
         unbiased(GRR(universe=3, epsilon=1.0), np.zeros(3), 0)
+
+
+def test_ibu_has_the_errors_of_the_linear_estimate_where_both_are_the_same():
+    """Of the objects, which are given, no variance counts: it would be larger than that of the noise."""
+    grr = GRR(universe=6, epsilon=3.0)
+    reports = grr.obfuscate(np.repeat(np.arange(6), [900, 800, 700, 600, 500, 400]), np.random.default_rng(SEED))
+    found, linear = (frequencies(grr, reports, method) for method in ("ibu", "linear"))
+    np.testing.assert_allclose(found.counts, linear.counts, rtol=1e-2)
+    np.testing.assert_allclose(found.errors, linear.errors, rtol=2e-2)
+    assert np.all(linear.errors < 0.9 * np.sqrt(linear.errors**2 + linear.counts))
+
+
+def test_equal_reports_of_several_files_are_counted():
+    grr = GRR(universe=4, epsilon=1.0)
+    one, two = {"value": np.array([0, 0, 1, 3])}, {"value": np.array([3, 3, 0])}
+    counting = IBUEstimator(grr)
+    joined = counting.join([counting.count(one), counting.count(two)])
+    assert dict(zip(joined.reports["value"].tolist(), joined.times.tolist(), strict=True)) == {0: 3, 1: 1, 3: 3}
+
+
+def test_ibu_takes_no_step_that_lowers_the_likelihood(monkeypatch):
+    mechanism, rng = TINY["grr"], np.random.default_rng(SEED)
+    likelihood = mechanism.likelihood(mechanism.obfuscate(rng.choice(5, 300), rng))
+    expected = max_likely(likelihood, np.ones(300), gap=1e-6)
+    corner = np.where(np.arange(5) == 0, 0.996, 0.001)
+    monkeypatch.setattr(ibu, "_extrapolated", lambda f, once, twice: corner)
+    np.testing.assert_allclose(max_likely(likelihood, np.ones(300), gap=1e-6), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(("smallest", "known"), [(1.0, True), (1e-6, True), (1e-9, False), (0.0, False)])
+def test_a_matrix_that_is_nearly_singular_has_no_inverse(smallest, known):
+    found = inverted(np.diag([1.0, smallest]))
+    assert (found is not None) is known
+    if known:
+        np.testing.assert_allclose(found, np.diag([1.0, 1 / smallest]))

@@ -139,6 +139,7 @@ def commands(scenario: ps.Scenario) -> None:
     inspected: ps.Inspection = ps.inspect("reports.parquet", scenario)
     print(inspected.passed, inspected.checks[0].value)
     found = ps.attack_collections({"emojis": "emojis.parquet"}, scenario, out="posteriors.parquet")
+    found = ps.attack_collections("tuples.parquet", scenario, out="posteriors.parquet")
     estimated: ps.Estimated = ps.estimate("reports.parquet", scenario, "popularity.csv")
     print(sent.reports, found.users, estimated.table.height)
     fitted: ps.metrics.Fitted = ps.fit(scenario, "traces.csv")
@@ -157,6 +158,18 @@ def commands(scenario: ps.Scenario) -> None:
         scenario, max_exposed=0.5, horizon=3, mechanisms=["grr"], users=50, tolerance=0.5, out="advice"
     )
     print(advice.recommendation.epsilon)
+    several: ps.CollectionsAdvice = ps.advise(
+        ps.load_scenario("apple-collections"),
+        max_exposed=0.2,
+        max_error={},
+        horizon=3,
+        threshold=0.6,
+        adversary="weak",
+        epsilon=(1.0, 4.0),
+        users=60,
+        out="several",
+    )
+    print(several.collections[0].epsilon)
     done: ps.Reproduction = ps.reproduce("no-hash", out="paper", users=2, html=False)
     print(done.cells[0].published)
     Path("posts.csv").write_text("who,what\nann,👍🏽 hello\nbob,👋🏿👋🏿\n", encoding="utf-8")
@@ -334,6 +347,9 @@ def collections(summary: ps.Summary) -> None:
     added: tuple[ps.metrics.Contribution, ...] = about.contributions
     exposed: tuple[ps.metrics.JointExposure, ...] = about.exposures
     print(own[0].epsilon.day, added[0].log_odds.value, exposed[0].only_jointly.value)
+    tuples: ps.metrics.TupleEpsilon | None = about.multidimensional
+    guessed: tuple[ps.metrics.SampledAttribute, ...] = about.sampled_attributes
+    print(tuples, guessed)
 
 
 def numbers(game: ps.Game, outcomes: pl.DataFrame) -> None:

@@ -11,6 +11,7 @@ from cases.collections import DOMAINS, EMOJIS, WORDS, scenario
 
 import poolscope as ps
 from poolscope.core.errors import InputError
+from poolscope.html import collections as html_collections
 from poolscope.html.audit import write_page
 from poolscope.metrics.composition import composed_success_bound
 from poolscope.metrics.models import json_schema
@@ -107,6 +108,21 @@ def test_the_report_shows_collections(run):
     assert (folder / "report.html").read_text() == before
 
 
+def test_the_page_says_who_is_overconfident_by_a_wrong_link(tmp_path):
+    sharp = {**EMOJIS, "link": 0.65, "mechanism": {"kind": "grr", "epsilon": 7.0}, "devices": {"reports_per_day": 3}}
+    believers = [
+        {"name": "right", "popularity": "true"},
+        {"name": "wrong", "popularity": "true", "links": {"emojis": 1.0}},
+        {"name": "said", "popularity": "true", "links": {"emojis": 0.65}},
+    ]
+    found = ps.audit(scenario(sharp, DOMAINS, adversary=believers), tmp_path / "run", users=1000, seed=3)
+    (caution,) = found.collections.cautions
+    assert caution.startswith(
+        "The wrong adversary assumes another link for emojis than the true one. It is overconfident"
+    )
+    assert caution in (tmp_path / "run" / "report.html").read_text()
+
+
 def test_a_resumed_run_is_the_same(run, tmp_path):
     summary, folder = run
     other = tmp_path / "run"
@@ -144,3 +160,8 @@ def test_records_of_one_collection_have_no_such_field(tmp_path):
     assert found.collections is None
     assert "collection" not in found.results[0].as_json()
     assert "Collection" not in str(found.results)
+
+
+def test_days_beyond_the_run_are_more_than_its_last():
+    assert html_collections._days(float("inf"), 1000) == "> 1,000"
+    assert html_collections._days(12.0, 1000) == "12"

@@ -252,3 +252,44 @@ def test_advice_shows_the_edges_of_the_data():
     del tables["users"]["edges"]
     assert not any("edge" in case.variant for case in ps.advise(ps.Scenario.from_dict(tables), **asked).sensitivity)
     assert case.exposed.value >= edge["all users"].exposed.low, "users who are all interested are exposed sooner"
+
+
+def test_the_order_of_users_in_a_file_does_not_matter(scenario, tmp_path, monkeypatch):
+    """A fit takes the reports user by user."""
+
+    class Taken(Exception):
+        pass
+
+    def taken(likelihood, lengths, *, neutral):
+        raise Taken(likelihood, lengths)
+
+    monkeypatch.setattr("poolscope.workflows.fit.fit_reports", taken)
+    rows = pl.DataFrame({"user": [f"u{i // 10}" for i in range(60)], "object": [str((7 * i) % 30) for i in range(60)]})
+    rows.write_csv("traces.csv")
+    obfuscate("traces.csv", scenario, "reports.parquet", seed=3)
+    reports = pl.read_parquet("reports.parquet")
+    mixed = reports[[10 * user + row for row in range(10) for user in range(6)]]
+    mixed.write_parquet("mixed.parquet")
+    found = []
+    for name in ("reports.parquet", "mixed.parquet"):
+        with pytest.raises(Taken) as caught:
+            fit(scenario, name)
+        found.append(caught.value.args)
+    assert found[0][1].tolist() == found[1][1].tolist() == [10] * 6
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert len(np.unique(found[0][0], axis=0)) > 1
+
+
+def test_users_without_events_are_not_counted(scenario, tmp_path):
+    (tmp_path / "counts.csv").write_text("user,pool,count\nann,,9\nann,a,3\nbob,b,4\ncid,,0\ncid,a,0\n")
+    assert fit(scenario, "counts.csv").users == 2
+
+
+def test_the_toml_of_a_fit_is_read_back(scenario, tmp_path):
+    """Weights of pools: a pool has half of its weight, and a sixth of all events, where polarization is uniform."""
+    (tmp_path / "counts.csv").write_text("pool,count\n,40\na,25\nb,19\nc,16\n")
+    found = fit(scenario, "counts.csv")
+    assert found.pools == pytest.approx({"a": 0.5, "b": 0.3, "c": 0.2}, abs=1e-4)
+    users = tomllib.loads(found.toml)["users"]
+    assert users["behavior"] == found.behavior
+    assert users["edges"] == {edge.name: edge.behavior for edge in found.edges}

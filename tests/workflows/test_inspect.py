@@ -16,9 +16,11 @@ from scipy import stats
 import poolscope as ps
 from poolscope.cli.schemas import schema_of
 from poolscope.core.randomness import user_keys
+from poolscope.core.tables import open_table
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.universe import Universe
+from poolscope.reports.findings import Check
 from poolscope.scenario.build import build_mechanism
 from poolscope.workflows.attack import inspection
 
@@ -226,3 +228,25 @@ def test_false_alarms_on_correct_files_are_as_rare_as_stated(tmp_path, monkeypat
         for check in ps.inspect(path, scenario).checks:
             alarms[check.check] += check.status in ("warn", "fail")
     assert max(alarms.values()) <= stats.binom.isf(1e-4, files, rate), alarms
+
+
+def test_times_are_compared_across_batches(tmp_path):
+    """Two files are two batches: the second report of ann is earlier than her first."""
+    pl.DataFrame({"user": ["ann", "bob"], "time": [5, 1]}).write_parquet(tmp_path / "1.parquet")
+    pl.DataFrame({"user": ["ann", "bob", "cid"], "time": [3, 2, 0]}).write_parquet(tmp_path / "2.parquet")
+    found = inspection.time_range(open_table(tmp_path))
+    assert (found.first, found.last, found.missing, found.disordered) == (0, 5, 0, 1)
+
+
+@pytest.mark.parametrize(("most", "status"), [(20, "pass"), (21, "fail")])
+def test_a_user_may_reach_the_cap(most, status):
+    scenario = ps.load_scenario("apple-emojis").replace({"devices.cap": 20, "attack.observations": [10]})
+    assert inspection._reports_per_user(scenario, np.array([10, most])).status == status
+
+
+@pytest.mark.parametrize(("status", "passed"), [("warn", True), ("skip", True), ("fail", False)])
+def test_a_warning_is_no_contradiction(status, passed):
+    check = Check(check="rows", status=status, value="3 reports")
+    found = inspection.Inspection(file="r.parquet", scenario="mine", version="0", reports=3, users=1, checks=(check,))
+    assert found.passed is passed
+    assert bool(found.violations) is not passed

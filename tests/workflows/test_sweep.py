@@ -1,6 +1,7 @@
 """A sweep: the rows of separate runs, resumed to the same bytes, any keys."""
 
 import json
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -202,3 +203,10 @@ def test_figures_of_a_folder_are_its_keys(tmp_path):
     assert {path.name for path in (tmp_path / "swept" / "figures").iterdir()} == {
         f"{y}-by-{key}.svg" for y in ("auc-pn", "exposed-90") for key in ("mechanism-epsilon", "popularity-exponent")
     }
+
+
+def test_plans_of_other_inputs_are_not_the_same():
+    plan = ps.sweep(SMALL, {"mechanism.epsilon": [1]}, users=5).plan
+    other = replace(plan, provenance=replace(plan.provenance, inputs={"objects.csv": "0" * 64}))
+    assert plan.is_same(replace(plan, provenance=replace(plan.provenance, outcomes="0" * 64)))
+    assert not plan.is_same(other)

@@ -268,13 +268,13 @@ def test_a_universe_from_a_file(tmp_path):
             "did you mean 'emoji-11'?",
         ),
         ({"universe": "none.csv"}, "none.csv: there is no such file"),
-        ({"text": None, "domain": "what"}, "domain: goes only with a universe of domains, got 'emoji-11'"),
+        ({"text": None, "domain": "what"}, "domain: requires a universe of domains, got 'emoji-11'"),
         (
             {"text": None, "object": "what", "universe": "news-2021"},
             "object: does not go with news-2021, where any other name would become a neutral object; "
             "name a column of links or hosts as domain",
         ),
-        ({"universe": "words.csv"}, "text: goes only with a universe of emojis or one of domains, got 'words.csv'"),
+        ({"universe": "words.csv"}, "text: requires a universe of emojis or one of domains, got 'words.csv'"),
         ({"out": "o.xlsx"}, "o.xlsx: an output must end in .csv or .parquet"),
         ({"out": "no/o.csv"}, "no/o.csv: the output's folder must exist"),
         ({"out": "t.csv"}, "t.csv: the output must not be a file that is read"),
