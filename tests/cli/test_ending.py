@@ -39,7 +39,7 @@ def scratch(folder):
     return list(folder.glob(".*"))
 
 
-def init_chains(process, folder):
+def is_at_work(process, folder):
     """When the command has made its scratch folder, and is still at work."""
     end = time.monotonic() + 120
     while not scratch(folder) and process.poll() is None and time.monotonic() < end:
@@ -54,7 +54,7 @@ ENDS = [(name, how) for name in ("attack", "compare") for how in ("SIGTERM", "SI
 def test_a_command_that_is_asked_to_end_cleans_up(folder, name, how):
     """As a cluster's time limit asks, or a terminal that is closed."""
     process = start(*COMMANDS[name], cwd=folder)
-    assert init_chains(process, folder)
+    assert is_at_work(process, folder)
     process.send_signal(getattr(signal, how))
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (128 + getattr(signal, how), "poolscope: stopped; nothing was written\n")
@@ -65,7 +65,7 @@ def test_a_command_that_is_asked_to_end_cleans_up(folder, name, how):
 @pytest.mark.slow
 def test_what_a_killed_command_left_is_taken_away_by_the_next(folder):
     process = start(*COMMANDS["attack"], cwd=folder)
-    assert init_chains(process, folder)
+    assert is_at_work(process, folder)
     process.kill()
     process.communicate()
     assert scratch(folder)

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import polars as pl
 import pytest
 from cases.report_files import ADVERSARIES, command, scenario_of, small_attack, write_traces
 
-from poolscope.core import files
 from poolscope.core.errors import InputError
 from poolscope.core.files import claimed
 from poolscope.core.tables import check_output, check_outputs
@@ -145,19 +143,19 @@ def read_only(tmp_path, monkeypatch):
     """An empty folder into which nothing can be put, for whoever runs the tests."""
     folder = tmp_path / "ro"
     folder.mkdir()
-    make, opened = tempfile.mkdtemp, os.open
+    make, opened = Path.mkdir, os.open
 
-    def refused(*arguments, dir=None, **more):
-        if Path(dir) == folder:
+    def refused(path, *arguments, **more):
+        if path.parent == folder:
             raise PermissionError(errno.EACCES, "Permission denied")
-        return make(*arguments, dir=dir, **more)
+        return make(path, *arguments, **more)
 
     def no_lock(path, *arguments, **more):
         if Path(os.fsdecode(path)).parent == folder:
             raise PermissionError(errno.EACCES, "Permission denied")
         return opened(path, *arguments, **more)
 
-    monkeypatch.setattr(files.tempfile, "mkdtemp", refused)
+    monkeypatch.setattr(Path, "mkdir", refused)
     monkeypatch.setattr(os, "open", no_lock)
     return folder
 

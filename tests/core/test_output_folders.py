@@ -1,5 +1,7 @@
 """Output folders: numbered where they are taken, refused where they are somebody's."""
 
+from pathlib import Path
+
 import pytest
 
 from poolscope.core.errors import InputError
@@ -37,3 +39,16 @@ def test_folders_that_stay_empty_are_removed(tmp_path):
     with claimed(tmp_path / "run" / "one"):
         (tmp_path / "run" / "one" / "part").touch()
     assert (tmp_path / "run" / "one" / "part").exists()
+
+
+def test_a_check_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
+    make = Path.mkdir
+
+    def interrupted(path, *arguments, **more):
+        make(path, *arguments, **more)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        check_folder(tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,6 @@ import os
 import secrets
 import shutil
 import stat
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -132,8 +131,14 @@ def nearest_folder(path: Path) -> Path:
 
 def check_writable(folder: Path, out: Path, remedy: str = ANOTHER) -> None:
     """Check that files can be created in the folder, or in its nearest existing parent; `out` is the output."""
+    # named before it is created, so that it is removed even if the process is stopped in between
+    probe = _scratch_name(nearest_folder(folder))
     try:
-        os.rmdir(tempfile.mkdtemp(prefix=PREFIX, dir=nearest_folder(folder)))
+        try:
+            probe.mkdir(mode=0o700)
+        finally:
+            with suppress(FileNotFoundError):
+                probe.rmdir()
     except OSError as error:
         rule = f"must be where files can be written: {nearest_folder(folder)} is not writable"
         raise InputError(rule, file=out, remedy=remedy) from error
@@ -183,12 +188,16 @@ def claimed(folder: Path) -> Iterator[None]:
                 path.rmdir()
 
 
+def _scratch_name(beside: Path) -> Path:
+    return beside / f"{PREFIX}{secrets.token_hex(8)}"
+
+
 @contextmanager
 def scratch_folder(beside: Path) -> Iterator[Path]:
     """Create a temporary folder in `beside`; those of dead processes are removed first."""
     sweep_scratch(beside)
     # named before it is created, so that it is removed even if the process is stopped before locking it
-    folder, lock = beside / f"{PREFIX}{secrets.token_hex(8)}", None
+    folder, lock = _scratch_name(beside), None
     try:
         while lock is None:  # another process may remove the folder between its creation and the lock
             folder.mkdir(mode=0o700, exist_ok=True)
