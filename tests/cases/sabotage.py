@@ -4,20 +4,21 @@ import errno
 
 from poolscope.game import blocks as parts
 
-ORIGINAL_PLAY, ORIGINAL_WRITE = parts.play_block, parts.write_bytes
+#: As they were before: a worker that is sent one of them by name would find what it was replaced by.
+ORIGINALS = {"play_block": parts.play_block, "write_bytes": parts.write_bytes}
 
 
 def failing(game, users, *rest):
     if users.start >= 60:
         raise ZeroDivisionError("nobody\ncould know")
-    return ORIGINAL_PLAY(game, users, *rest)
+    return ORIGINALS["play_block"](game, users, *rest)
 
 
 def full(path, data):
     # more blocks than are under way at once come before: one of them is finished when this one is asked for
     if path.name > "part-000004":
         raise OSError(errno.ENOSPC, "No space left on device")
-    ORIGINAL_WRITE(path, data)
+    ORIGINALS["write_bytes"](path, data)
 
 
 def write_elsewhere(path, data):
@@ -26,3 +27,8 @@ def write_elsewhere(path, data):
 
 def sabotage(name, function):
     setattr(parts, name, function)
+
+
+def repair():
+    for name, function in ORIGINALS.items():
+        setattr(parts, name, function)

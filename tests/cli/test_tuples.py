@@ -78,7 +78,7 @@ def test_attack_takes_one_table(folder):
     [
         (["attack", "reports.csv", "--user", "ann"], "--user: cannot be combined with [multidimensional], got 'ann'"),
         (["attack", "reports.csv", "--link-fdr", "0.1"], "--link-fdr: cannot be combined with [multidimensional]"),
-        (["attack", "--reports", "emoji=reports.csv"], "has one report for all collections; give one file"),
+        (["attack", "--reports", "emoji=reports.csv"], "has one report for all collections; give one table"),
         (["estimate", "reports.csv", "--method", "ibu"], "method: must be linear with [multidimensional]"),
         (["inspect", "reports.csv"], "must have tables [universe] and [mechanism]"),
         (["obfuscate", "reports.csv", "--out", "x.parquet"], "must have tables [universe] and [mechanism]"),

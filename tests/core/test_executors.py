@@ -15,7 +15,7 @@ import pytest
 from cases.engines import read_outcomes, scenario_text, scenarios, small_blocks, start
 from cases.facts import Told
 from cases.report_files import WEAK, command, small_attack
-from cases.sabotage import ORIGINAL_PLAY, ORIGINAL_WRITE, failing, full, sabotage, write_elsewhere
+from cases.sabotage import failing, full, repair, sabotage, write_elsewhere
 from cases.selection import mostly, slow
 from distributed import LocalCluster
 from hypothesis import HealthCheck, given, settings
@@ -265,12 +265,11 @@ def test_killed_workers_change_nothing(dask, tmp_path, workers):
 
 @pytest.fixture(params=["local", "dask"])
 def sabotaged(request, dask):
-    """An engine, and how to break what it runs."""
+    """An engine, and how to call something where it works."""
     engine = Local(threads=2) if request.param == "local" else dask
     run = dask.client.run if engine is dask else (lambda function, *arguments: function(*arguments))
-    yield engine, lambda *what: run(sabotage, *what)
-    for what in (("play_block", ORIGINAL_PLAY), ("write_bytes", ORIGINAL_WRITE)):
-        run(sabotage, *what)
+    yield engine, run
+    run(repair)
 
 
 @pytest.mark.default_cases("local-a full disk", "dask-a block that raises")
@@ -284,17 +283,16 @@ def sabotaged(request, dask):
     ids=["a block that raises", "a full disk"],
 )
 def test_what_is_finished_is_kept(sabotaged, tmp_path, what, kind, message):
-    engine, break_it = sabotaged
+    engine, run = sabotaged
     scenario, out = parse(scenario_text(users=100), name="drawn"), tmp_path / "run"
-    break_it(*what)
+    run(sabotage, *what)
     with pytest.raises(kind, match=message) as error:
         audit(scenario, out, engine=engine)
     assert "continue with `resume`" in str(error.value)
     # another worker may be writing a block beside its name just now
     finished = {path.name: path.read_bytes() for path in (out / "outcomes").glob("part-*")}
     assert finished
-    break_it("play_block", ORIGINAL_PLAY)
-    break_it("write_bytes", ORIGINAL_WRITE)
+    run(repair)
     audit(scenario, out, engine=engine, resume=True)
     assert finished.items() <= {path.name: path.read_bytes() for path in (out / "outcomes").iterdir()}.items()
     audit(scenario, tmp_path / "whole", engine=Local(threads=1))
@@ -310,7 +308,7 @@ def test_workers_that_do_not_share_the_folder(dask, tmp_path, monkeypatch):
         with pytest.raises(InputError, match=r"part-\d+.parquet: a worker wrote a file that cannot be seen here"):
             audit(scenario, tmp_path / "run", engine=dask)
     finally:
-        dask.client.run(sabotage, "write_bytes", ORIGINAL_WRITE)
+        dask.client.run(repair)
     assert not (tmp_path / "run").exists()
     playing = parts.BlockRun(game=build_game(scenario, 0), seed=0, folder=tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"nowhere: a worker cannot see the output folder; workers must share"):
