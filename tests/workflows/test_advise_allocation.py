@@ -123,3 +123,23 @@ def test_a_line_ends_near_the_target():
     assert len(coarse) < len(fine)
     assert 0.97 * asked.target <= exact.trial.exposed.value <= asked.target
     assert 0.7 * asked.target <= rough.trial.exposed.value <= asked.target
+
+
+def test_exposure_that_does_not_increase_with_a_level_ends():
+    """With few users a raised level may expose nobody more, and a level between exposes more than the target."""
+    played = []
+
+    def trial(point):
+        played.append(point)
+        assert len(played) < 500, "the search does not end"
+        first, second = point
+        # equal shares end at 2; of either level, 2.4 to 3 exposes as many, and all others above 2 too many
+        share = 0.1 if all(level <= 2.0 or 2.4 <= level <= 3.0 for level in point) and first + second < 5 else 0.2
+        return Trial(epsilon=1.0, users=50, exposed=known_value(share), cap=known_value(1.0))
+
+    asked = replace(problem((1.0, 1.0)), trial=trial, target=0.1)
+    steps = allocate(asked)
+    assert steps[0].point == pytest.approx((2.0, 2.0), rel=0.03)
+    assert RAISE in [step.step for step in steps]
+    assert all(later.utility > earlier.utility for earlier, later in itertools.pairwise(steps))
+    assert all(step.trial.exposed.value <= asked.target for step in steps)

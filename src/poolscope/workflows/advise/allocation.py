@@ -176,9 +176,11 @@ def raised(problem: Problem, step: Step, prices: Sequence[Price]) -> Step | None
         return None
     c = max(free, key=lambda c: prices[c].rate)
     point, high = step.point, problem.high[c]
+    # the probe meets the target: from there on every step rises, even where exposure does not increase with the level
+    low = min(PROBE * point[c], high)
     # a level that costs nothing is raised to the end of its range at once
-    start = high if prices[c].log_odds <= 0 else PROBE * point[c]
-    level, _ = along(problem, lambda level: problem.with_level(point, c, level), start, point[c], high)
+    start = high if prices[c].log_odds <= 0 else low
+    level, _ = along(problem, lambda level: problem.with_level(point, c, level), start, low, high)
     return step_of(problem, RAISE, problem.with_level(point, c, level), taker=c)
 
 
