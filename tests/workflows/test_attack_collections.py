@@ -132,8 +132,64 @@ def test_a_user_is_shown_in_order_of_time(files, tmp_path):
     assert other.table["posterior.left"][-1] == pytest.approx(story.table["posterior.left"][-1], abs=1e-9)
     backwards = tmp_path / "backwards.parquet"
     pl.read_parquet(timed["emojis"]).with_columns(time=-pl.col("time")).write_parquet(backwards)
-    with pytest.raises(InputError, match="in order of time"):
+    with pytest.raises(
+        InputError, match=r"backwards.parquet: .* in order of time, got '-11 after -10'; sort it by time"
+    ):
         attack_user_collections({**timed, "emojis": backwards}, found, "u7")
+
+
+EPOCH = 1704067200  # 2024-01-01
+
+
+def timed_files(made, folder, forms):
+    """Write the reports with one every six hours, emojis at full hours and domains an hour later, in these forms."""
+    found = {}
+    for c, (name, form) in enumerate(forms.items()):
+        rows = pl.read_parquet(made[name])
+        second = EPOCH + 6 * 3600 * pl.int_range(pl.len()).over("user") + 3600 * c
+        found[name] = folder / f"{name}-{len(list(folder.iterdir()))}.parquet"
+        rows.with_columns(time=form(second)).write_parquet(found[name])
+    return found
+
+
+def iso(form, hours=0):
+    return lambda second: pl.from_epoch(second + 3600 * hours).dt.strftime(form)
+
+
+FORMS = {
+    "milliseconds": lambda second: pl.from_epoch(1000 * second, time_unit="ms"),
+    "zone": lambda second: pl.from_epoch(second).dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo"),
+    "T": iso("%Y-%m-%dT%H:%M:%S"),
+    "blank": iso("%Y-%m-%d %H:%M"),
+    "offset": iso("%Y-%m-%dT%H:%M:%S+02:00", hours=2),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_dates_of_any_form_are_one_order(files, tmp_path, form):
+    found, made, _ = files
+    timed = timed_files(made, tmp_path, {"emojis": FORMS[form], "domains": iso("%Y-%m-%dT%H:%M:%SZ")})
+    story = attack_user_collections(timed, found, "u7")
+    assert story.table["collection"][:6].to_list() == ["emojis", "domains"] * 3
+
+
+def test_numbers_and_dates_have_no_common_order(files, tmp_path):
+    found, made, _ = files
+    timed = timed_files(made, tmp_path, {"emojis": FORMS["T"], "domains": lambda second: second})
+    with pytest.raises(
+        InputError, match=r"domains-1.parquet: times must be dates as in .*emojis-0.parquet, got '17040"
+    ):
+        attack_user_collections(timed, found, "u7")
+
+
+def test_days_without_times_count_sampled_reports(files):
+    """Of two events a day one in four is reported: a domain each day comes before every other emoji."""
+    found, made, _ = files
+    tables = found.to_dict()
+    tables["collection"][0]["devices"] = {"reports_per_day": 2, "sampling_rate": 0.25}
+    story = attack_user_collections(made, ps.Scenario.from_dict(tables), "u7")
+    order = story.table["collection"].to_list()
+    assert order[:6] == ["domains", "emojis", "domains", "domains", "emojis", "domains"]
 
 
 def run(*words):

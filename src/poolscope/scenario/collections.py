@@ -68,6 +68,11 @@ def rate_of(part: Scenario) -> float:
     return part.devices.reports_per_day or 1.0
 
 
+def report_rate(part: Scenario) -> float:
+    """Return the reports per day of a collection: its events, less those that are not sampled."""
+    return rate_of(part) * part.devices.sampling_rate
+
+
 def played_parts(scenario: Scenario) -> list[Scenario]:
     """Return each collection as a scenario of its own, whose observation counts are events instead of days."""
     if scenario.attack is None:

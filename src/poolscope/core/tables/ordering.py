@@ -55,6 +55,15 @@ class TimeColumn:
             raise InputError(f"{self.name} {RULE}", value=values[row], file=label, place=f"row {first + row}")
         return times.alias(TIME)
 
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of one unit of `numbers`, once some were converted; None for numbers without a unit."""
+        if self.text is not None:
+            return 1e-9 if self.text == "dates" else None
+        if isinstance(self.dtype, pl.Datetime):
+            return {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}[self.dtype.time_unit]
+        return 86400.0 if isinstance(self.dtype, pl.Date) else None
+
     def _from_text(self, values: pl.Series) -> pl.Series:
         if self.text != "dates":
             return values.cast(pl.Int64 if self.text == "integers" else pl.Float64, strict=False)

@@ -13,8 +13,9 @@ import polars as pl
 from poolscope.core.errors import InputError
 from poolscope.core.executors import EngineLike
 from poolscope.core.tables import check_output, open_table, writing
+from poolscope.core.tables.ordering import TimeColumn
 from poolscope.inference.joint import joint_scores, linked, normalized
-from poolscope.scenario.collections import assumed_link, attribute_prior
+from poolscope.scenario.collections import assumed_link, attribute_prior, report_rate
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.collection_join import CollectionPart
 from poolscope.workflows.attack.collections import collection_files
@@ -49,7 +50,8 @@ def attack_user_collections(
 ) -> UserCollections:
     """Attack one user of several files report by report, in order of time.
 
-    The order is that of a column ``time`` where every file of the user has one, else of the day by ``reports_per_day``.
+    The order is that of a column ``time`` where every file of the user has one: dates in any form (UTC without an
+    offset), or numbers. Otherwise it is that of the day, by ``reports_per_day`` and ``sampling_rate``.
     """
     files, target = collection_files(reports, scenario), None if out is None else Path(out)
     if target is not None:
@@ -60,7 +62,7 @@ def attack_user_collections(
     for index, part in enumerate(scenario.parts):
         if part.name not in files:
             continue
-        own = _times(files[part.name], user)
+        own = _Times.read(files[part.name], user)
         if own is None:
             continue
         story = attack_user(files[part.name], part, user, seed=seed, engine=engine)
@@ -80,38 +82,59 @@ def attack_user_collections(
     return UserCollections(user=user, reports=total, values=values, table=table, violations=violations)
 
 
-def _times(path: Path, user: str) -> pl.Series | None:
-    """Return the times of a user's reports, nulls where the file has no such column; None without the user."""
-    found = []
-    for batch in open_table(path).batches(("user",), optional=("time",)):
-        rows = batch.frame.filter(batch.names("user").cast(pl.String) == user)
-        if rows.height:
-            known = (
-                rows["time"].cast(pl.String)
-                if "time" in rows.columns
-                else pl.Series([None] * rows.height, dtype=pl.String)
-            )
-            found.append(known)
-    return pl.concat(found) if found else None
+@dataclass(frozen=True, kw_only=True)
+class _Times:
+    """The times of a user's reports in one file, as it shows them, and as numbers: seconds if they are dates.
+
+    None where the file has no times.
+    """
+
+    shown: pl.Series | None
+    moments: pl.Series | None
+    dates: bool
+    file: Path
+
+    @classmethod
+    def read(cls, path: Path, user: str) -> _Times | None:
+        """Return the times of a user's reports; None without reports of the user."""
+        column, shown, moments, there = TimeColumn("time"), [], [], False
+        for batch in open_table(path).batches(("user",), optional=("time",)):
+            mask = batch.names("user").cast(pl.String) == user
+            there = there or bool(mask.any())
+            if "time" in batch.frame.columns and mask.any():
+                own = batch.frame["time"]
+                moments.append(column.numbers(own, str(path), batch.first).filter(mask))
+                shown.append(own.filter(mask).cast(pl.String))
+        if not there:
+            return None
+        if not shown:
+            return cls(shown=None, moments=None, dates=False, file=path)
+        moment, unit = pl.concat(moments).cast(pl.Float64), column.seconds
+        if not moment.is_sorted():
+            row = int((moment.diff() < 0).arg_max() or 0)
+            rule, texts = "the reports of a user must be in order of time", pl.concat(shown)
+            raise InputError(rule, value=f"{texts[row]} after {texts[row - 1]}", file=path, remedy="sort it by time")
+        return cls(shown=pl.concat(shown), moments=moment * (unit or 1.0), dates=unit is not None, file=path)
 
 
-def _clock(parts: Sequence[CollectionPart], stories: Sequence[UserAttack], times: Sequence[pl.Series]) -> pl.DataFrame:
+def _clock(parts: Sequence[CollectionPart], stories: Sequence[UserAttack], times: Sequence[_Times]) -> pl.DataFrame:
     """Return collection, report and time of each report in order of time; ties keep the order of the collections."""
-    known = all(not own.null_count() for own in times)
+    known = all(own.moments is not None for own in times)
+    if known and len({own.dates for own in times}) > 1:
+        one, other = (next(own for own in times if own.dates is kind) for kind in (True, False))
+        rule = f"times must be dates as in {one.file}"
+        remedy = "write all times as dates, or all as numbers"
+        raise InputError(
+            rule, value=other.shown[0] if other.shown is not None else None, file=other.file, remedy=remedy
+        )
     frames = []
     for c, (part, story, own) in enumerate(zip(parts, stories, times, strict=True)):
         number = np.arange(1, story.reports + 1)
-        day = number / (part.scenario.devices.reports_per_day or 1.0)
-        shown = own if known else pl.Series([f"{value:g}" for value in day])
-        numeric = own.cast(pl.Float64, strict=False) if known else pl.Series(day)
-        frames.append(pl.DataFrame({"part": c, "report": number, "time": shown, "moment": numeric}))
-    clock = pl.concat(frames)
-    # times are numbers, or texts that sort as they are, as ISO 8601 does
-    by = "time" if clock["moment"].null_count() else "moment"
-    for c, part in enumerate(parts):
-        if not clock.filter(pl.col("part") == c)[by].is_sorted():
-            raise InputError("a user's reports must be in order of time", place=f"reports {part.name}", value="time")
-    return clock.sort(by, "part", "report", maintain_order=True).drop("moment")
+        day = number / report_rate(part.scenario)
+        shown = own.shown if known else pl.Series([f"{value:g}" for value in day])
+        moment = own.moments if known else pl.Series(day)
+        frames.append(pl.DataFrame({"part": c, "report": number, "time": shown, "moment": moment}))
+    return pl.concat(frames).sort("moment", "part", "report", maintain_order=True).drop("moment")
 
 
 def _growth(

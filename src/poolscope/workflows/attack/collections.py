@@ -28,6 +28,7 @@ from poolscope.core.tables.sources import DEFAULT
 from poolscope.game.collections import events_by
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.build import with_overrides
+from poolscope.scenario.collections import report_rate
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.attack import MAX_TOP, PREVIEW_ROWS, CollectionReports, Inferred, score_reports
 from poolscope.workflows.attack.collection_join import CollectionPart, JoinedUsers, matched
@@ -246,6 +247,5 @@ def _counts(part: Scenario, days: list[int] | None) -> list[int]:
     """Return how many reports of a user count on each day: those of the rate, up to the cap."""
     if days is None:
         return [ALL]
-    devices = part.devices
-    rate = (devices.reports_per_day or 1.0) * devices.sampling_rate
-    return [min(int(count), devices.cap or ALL) for count in events_by(np.asarray(days), rate)]
+    counts = events_by(np.asarray(days), report_rate(part))
+    return [min(int(count), part.devices.cap or ALL) for count in counts]
