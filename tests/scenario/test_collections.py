@@ -67,7 +67,7 @@ def changed(place, value):
         (["collection", 0, "universe", "size"], 3, "collection[0].universe.pools: must fit into the universe"),
         (["collection", 0, "mechanism"], None, "collection[0].mechanism: is missing"),
         (["attribute"], None, "attribute: is missing"),
-        (["attribute", "values"], ["left"], "attribute.values: must not be empty"),
+        (["attribute", "values"], ["left"], "attribute.values: must have at least 2 entries"),
         (["attribute", "values"], ["left", "left"], "attribute.values: must be different"),
         (["collection"], None, "attribute: requires [[collection]]"),
         (["devices"], {"cap": 3}, "devices: belongs to a [[collection]]"),

@@ -216,7 +216,8 @@ def test_the_command_takes_a_file_for_each_collection(files, tmp_path):
         (["--reports", "emojis=x.parquet"], "there is no such file"),
         (["--reports", "emojis=x.parquet", "--reports", "emojis=y.parquet"], "a collection must have one file"),
         (["--reports", "emojis=x.parquet", "--link-fdr", "0.1"], "cannot be combined with `reports`"),
-        (["x.parquet", "--reports", "emojis=x.parquet"], "must have a file of reports, or"),
+        (["x.parquet", "--reports", "emojis=x.parquet"], "cannot be combined with `reports` NAME=FILE"),
+        (["x.parquet"], "has several collections; give the file of each, `reports` emojis=FILE"),
         ([], "must have a file of reports, or"),
     ],
 )
@@ -233,6 +234,19 @@ def test_a_scenario_of_one_collection_is_refused(files):
     _, made, _ = files
     with pytest.raises(InputError, match=r"must have \[\[collection\]\]"):
         ps.attack_collections(made, ps.load_scenario("apple-emojis"))
+
+
+@pytest.mark.parametrize("form", ["matrix", "file"])
+def test_a_link_assumed_by_an_adversary_may_be_a_matrix(files, tmp_path, form):
+    found, made, _ = files
+    rows = [[0.5, 0.5], [0.5, 0.5]]
+    (tmp_path / "link.csv").write_text("value,left,right\nleft,0.5,0.5\nright,0.5,0.5\n")
+    tables = found.to_dict()
+    tables["adversary"] = [{**ADVERSARY[0], "links": {"emojis": rows if form == "matrix" else "link.csv"}}]
+    other = ps.Scenario.from_dict(tables, folder=tmp_path)
+    result = ps.attack_collections({"emojis": made["emojis"]}, other)
+    assert [row["confidence"] for row in result.preview] == pytest.approx([2 / 3] * len(result.preview))
+    assert build_joint_game(other, 1).links("strong")[0].tolist() == rows
 
 
 def test_a_link_assumed_by_an_adversary_is_used(files, tmp_path):

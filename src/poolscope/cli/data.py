@@ -195,8 +195,10 @@ def attack(
 
     about_all = observations, threshold, ground_truth, html, link_scores, linked_out, attack_
     if (not reports) == (not named):
-        rule = "must have a file of reports, or `reports` NAME=FILE for each collection"
-        raise InputError(rule, place="REPORTS", value=", ".join(reports) if reports else None)
+        if reports:
+            rule = "cannot be combined with `reports` NAME=FILE, the files of several collections"
+            raise InputError(rule, place="REPORTS", value=", ".join(reports))
+        raise InputError("must have a file of reports, or `reports` NAME=FILE for each collection", place="REPORTS")
     if user is not None and (top or any(option is not None for option in about_all)):
         names = "`observations`, `threshold`, `top`, `ground_truth`, `html`, `link_scores`, `linked_out` and `attack`"
         rule = f"must stand alone: {names} are about all users"
@@ -267,13 +269,14 @@ def attack(
         from poolscope.cli.gates import print_result
         from poolscope.cli.progress import resume_command, running
         from poolscope.core.tables import SourceOptions, check_outputs, destination_of, local_copy, local_paths
-        from poolscope.workflows.attack.attack import attack
+        from poolscope.workflows.attack.attack import attack, check_one_collection
         from poolscope.workflows.attack.linking import check_adversary, check_links, link_users
         from poolscope.workflows.attack.one_user import attack_user
         from poolscope.workflows.attack.record import attack_record
         from poolscope.workflows.attack.resuming import check_resumable
         from poolscope.workflows.reports import open_reports
 
+        check_one_collection(loaded)
         data = one_or_many(reports)
         options = SourceOptions.of(column_names(column), time, allow_network, query)
         if resume:

@@ -18,7 +18,7 @@ _RULES = {
     "mapping_type": "must be {table}",
     "tuple_type": "must be a list",
     "list_type": "must be a list",
-    "too_short": "must not be empty",
+    "too_short": "must have at least {min_length} entries",
     "too_long": "must have at most {max_length} entries",
     "string_too_short": "must not be empty",
     "string_type": "must be a string",
@@ -81,6 +81,8 @@ def _translated(invalid: ValidationError, indexed: Callable[[str, int], str], ta
         return InputError("is missing", place=at)
     if error["type"] in _RULES:
         rule = _RULES[error["type"]].format(table=table, **context)
+        if error["type"] == "too_short" and context["min_length"] == 1:
+            rule = "must not be empty"
     else:
         rule = error["msg"].replace("Input should", "must")
     if "<word>" in error["loc"]:

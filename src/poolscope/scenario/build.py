@@ -43,7 +43,7 @@ from poolscope.reports.frequencies import (
     redraw_popularity_estimates_of_objects,
     simulate_frequencies,
 )
-from poolscope.scenario.collection_tables import several_collections
+from poolscope.scenario.collection_tables import setting_of_each
 from poolscope.scenario.custom import import_name, is_custom
 from poolscope.scenario.scenario import Scenario
 from poolscope.scenario.tables import FILE_PARAMETERS, AdversaryTable, DensityTable, PriorTable
@@ -340,7 +340,7 @@ def with_overrides(
     if not overrides:
         return scenario
     if scenario.collections and (epsilon is not None or mechanism is not None):
-        raise several_collections(scenario.file)
+        raise setting_of_each("epsilon" if mechanism is None else "mechanism", scenario.file)
     changes = {f"attack.{name}": overrides[name] for name in ("observations", "threshold") if name in overrides}
     if mechanism is not None:
         same = scenario.mechanism.epsilon if epsilon is None else epsilon

@@ -18,9 +18,9 @@ from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.validation import rejection
 from poolscope.scenario.tables import (
     DevicesTable,
+    Link,
     MechanismTable,
     Name,
-    NotNegative,
     PopularityTable,
     Positive,
     RelativePath,
@@ -45,40 +45,11 @@ PER_COLLECTION = ("universe", "popularity", "mechanism", "devices")
 COMMON_DEVICES = ("reports_per_day", "sampling_rate", "cap")
 """Keys of ``[devices]`` that go with ``[multidimensional]``: reports are fresh, under one pseudonym."""
 
-ROW_SUM_TOLERANCE = 1e-6
-"""Largest deviation from 1 of a row of a link."""
-
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if any(later == earlier for earlier, later in pairwise(sorted(names))):
         raise rejection("must be different", value=list(names))
     return names
-
-
-def _rows_sum_to_one(rows: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...], ...]:
-    for row in rows:
-        if abs(sum(row) - 1) > ROW_SUM_TOLERANCE:
-            raise rejection("rows of a link must sum to 1", value=list(row))
-    return rows
-
-
-def _form(value: object) -> str:
-    """Return the form of a link: a number, a file, or a matrix."""
-    if isinstance(value, list | tuple):
-        return "<matrix>"
-    return "<file>" if isinstance(value, str) else "<number>"
-
-
-LinkRow = Annotated[tuple[NotNegative, ...], Field(strict=False, min_length=2)]
-Link = Annotated[
-    Annotated[float, Field(ge=0, le=1), Tag("<number>")]
-    | Annotated[RelativePath, Tag("<file>")]
-    | Annotated[
-        tuple[LinkRow, ...], Field(strict=False, min_length=2), AfterValidator(_rows_sum_to_one), Tag("<matrix>")
-    ],
-    Discriminator(_form),
-]
-"""Pr[preferred pool | value]: the probability of the pool of the same name, a CSV file, or the rows of a matrix."""
 
 
 class AttributeTable(TomlTable):
@@ -280,6 +251,12 @@ def several_collections(file: str) -> InputError:
     return InputError("must have tables [universe] and [mechanism]", file=file, remedy=remedy)
 
 
+def setting_of_each(name: str, file: str) -> InputError:
+    """Return the error of an option that is about a single collection."""
+    remedy = f"set {name} of each [[collection]] in the file"
+    return InputError(f"`{name}` requires a single collection", file=file, remedy=remedy)
+
+
 def tuples_unsupported(file: str) -> InputError:
     """Return the error of a command that takes no ``[multidimensional]``."""
     remedy = "tuples are for audit, check, estimate and attack"
@@ -299,7 +276,9 @@ def is_memoizing(tables: Any) -> bool:
 
 def files_of_collections(scenario: Any) -> list[str]:
     """Return the files that collections and their links name."""
-    named = [own.link for own in scenario.collections if isinstance(own.link, str)]
+    links = [own.link for own in scenario.collections]
+    links += [link for adversary in scenario.adversaries for link in adversary.links.values()]
+    named = [link for link in links if isinstance(link, str)]
     priors = scenario.multidimensional.priors if scenario.multidimensional else None
     named += priors.values() if isinstance(priors, dict) else ()
     return list(dict.fromkeys([name for part in scenario.parts for name in part.named_files] + named))

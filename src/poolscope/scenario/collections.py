@@ -22,7 +22,7 @@ from poolscope.scenario.attacks import AttackSpec
 from poolscope.scenario.build import build_game
 from poolscope.scenario.collection_tables import tuples_unsupported
 from poolscope.scenario.scenario import Scenario
-from poolscope.scenario.tables import PriorTable
+from poolscope.scenario.tables import ROW_SUM_TOLERANCE, Link, PriorTable
 
 GameBuilder = Callable[[Scenario, int, Map], Game]
 """Builds the game of one collection from its scenario and seed."""
@@ -43,8 +43,8 @@ def build_joint_game(scenario: Scenario, seed: int, threads: Map = map, build: G
             link = link_of(scenario, index, part.universe())
             game = build(part, collection_seed(seed, index), threads)
         assumed = {
-            adversary.name: number_link(adversary.links[part.name], values, part.universe().pool_names)
-            for adversary in scenario.adversaries
+            adversary.name: assumed_link(scenario, index, i)
+            for i, adversary in enumerate(scenario.adversaries)
             if part.name in adversary.links
         }
         if game.policy.reports_per_day is None:
@@ -117,27 +117,33 @@ def attribute_prior(table: PriorTable | None, values: Sequence[str]) -> Floats:
 
 def assumed_link(scenario: Scenario, index: int, adversary: int) -> Floats:
     """Return the link (values, pools) of a collection that an adversary assumes: its own, or else the true one."""
-    assert scenario.attribute is not None
     part, entry = scenario.parts[index], scenario.adversaries[adversary]
-    with located(file=scenario.file, place=f"collection[{index}]"):
-        if part.name in entry.links:
-            return number_link(entry.links[part.name], scenario.attribute.values, part.universe().pool_names)
-        return link_of(scenario, index, part.universe())
+    if part.name in entry.links:
+        place = f"adversary[{adversary}].links.{part.name}"
+        return _link(scenario, entry.links[part.name], part.universe(), place)
+    return link_of(scenario, index, part.universe())
 
 
 def link_of(scenario: Scenario, index: int, universe: Universe) -> Floats:
     """Return the link (values, pools) of a collection: by name, by a number, from a matrix or from a file."""
+    link = scenario.collections[index].link
+    return _link(scenario, 1.0 if link is None else link, universe, f"collection[{index}].link")
+
+
+def _link(scenario: Scenario, link: Link, universe: Universe, place: str) -> Floats:
+    """Return a link (values, pools) that the scenario has at a place."""
     assert scenario.attribute is not None
-    values, link = scenario.attribute.values, scenario.collections[index].link
-    if link is None or isinstance(link, float | int):
-        return number_link(1.0 if link is None else link, values, universe.pool_names)
+    values = scenario.attribute.values
     if isinstance(link, str):
-        path = scenario.resolve(link, place=f"collection[{index}].link")
+        path = scenario.resolve(link, place=place)
         return read_link(path, scenario.attribute.name, values, universe.pool_names)
-    if {len(link), *map(len, link)} != {len(values), universe.k} or len(link) != len(values):
-        rule = f"must have {len(values)} rows (values) of {universe.k} numbers (pools)"
-        raise InputError(rule, place="link", value=[len(row) for row in link])
-    return as_link(link)
+    with located(file=scenario.file, place=place):
+        if isinstance(link, float | int):
+            return number_link(link, values, universe.pool_names)
+        if {len(link), *map(len, link)} != {len(values), universe.k} or len(link) != len(values):
+            rule = f"must have {len(values)} rows (values) of {universe.k} numbers (pools)"
+            raise InputError(rule, value=[len(row) for row in link])
+        return as_link(link)
 
 
 def number_link(probability: float, values: Sequence[str], pools: Sequence[str]) -> Floats:
@@ -145,11 +151,11 @@ def number_link(probability: float, values: Sequence[str], pools: Sequence[str])
     for name in values:
         if name not in pools:
             remedy = "give a link as a matrix, a row for each value" if len(pools) != len(values) else None
-            raise InputError("every value must be a pool", place="link", value=name, remedy=remedy)
+            raise InputError("every value must be a pool", value=name, remedy=remedy)
     for name in pools:
         if name not in values:
             remedy = did_you_mean(name, values) + " or give a link as a matrix"
-            raise InputError("every pool must be a value of the attribute", place="link", value=name, remedy=remedy)
+            raise InputError("every pool must be a value of the attribute", value=name, remedy=remedy)
     same = np.array([[value == pool for pool in pools] for value in values])
     return np.where(same, probability, (1.0 - probability) / (len(pools) - 1))
 
@@ -170,4 +176,7 @@ def read_link(path: Path, attribute: str, values: Sequence[str], pools: Sequence
             if name not in names:
                 raise InputError("must have a row for each value", value=name)
         rows = np.stack([table.numbers(pool, high=1.0) for pool in pools], axis=1)
+        off = np.flatnonzero(np.abs(rows.sum(axis=1) - 1) > ROW_SUM_TOLERANCE)
+        if len(off):
+            raise table.wrong("rows of a link must sum to 1", int(off[0]), rows[off[0]].tolist())
         return as_link(rows[[names.index(name) for name in values]])

@@ -70,6 +70,35 @@ Name = Annotated[str, Field(min_length=1)]
 ProbabilityBelowOne = Annotated[float, Field(ge=0, lt=1)]
 RelativePath = Annotated[str, AfterValidator(_inside)]
 
+ROW_SUM_TOLERANCE = 1e-6
+"""Largest deviation from 1 of a row of a link."""
+
+
+def _rows_sum_to_one(rows: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...], ...]:
+    for row in rows:
+        if abs(sum(row) - 1) > ROW_SUM_TOLERANCE:
+            raise rejection("rows of a link must sum to 1", value=list(row))
+    return rows
+
+
+def _link_form(value: object) -> str:
+    """Return the form of a link: a number, a file, or a matrix."""
+    if isinstance(value, list | tuple):
+        return "<matrix>"
+    return "<file>" if isinstance(value, str) else "<number>"
+
+
+LinkRow = Annotated[tuple[NotNegative, ...], Field(strict=False, min_length=2)]
+Link = Annotated[
+    Annotated[float, Field(ge=0, le=1), Tag("<number>")]
+    | Annotated[RelativePath, Tag("<file>")]
+    | Annotated[
+        tuple[LinkRow, ...], Field(strict=False, min_length=2), AfterValidator(_rows_sum_to_one), Tag("<matrix>")
+    ],
+    Discriminator(_link_form),
+]
+"""Pr[preferred pool | value]: the probability of the pool of the same name, a CSV file, or the rows of a matrix."""
+
 
 class TomlTable(BaseModel):
     """A TOML table: strictly typed, without unknown keys."""
@@ -345,7 +374,7 @@ class AdversaryTable(TomlTable):
 
     Without ``estimate_from``, the popularity is estimated from the attacked reports themselves, which is not possible
     in a game. Without ``method``, the default estimator of the mechanism is used. ``links`` has the assumed ``link`` of
-    collections, as numbers; default: the true one.
+    collections by name; default: the true one.
     """
 
     name: Name
@@ -356,7 +385,7 @@ class AdversaryTable(TomlTable):
     prior: PriorTable = PriorTable()
     pools: PoolMembers | None = None
     knows_memoization: bool = True
-    links: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
+    links: dict[str, Link] = {}
 
     @model_validator(mode="after")
     def _parameters(self) -> Self:

@@ -123,6 +123,13 @@ class Inferred:
         return not self.violations
 
 
+def check_one_collection(scenario: Scenario) -> None:
+    """Refuse a scenario with several collections, each of which has a file of its own."""
+    if scenario.collections:
+        remedy = f"give the file of each, `reports` {scenario.collections[0].name}=FILE; in Python, attack_collections"
+        raise InputError("has several collections", file=scenario.file, remedy=remedy)
+
+
 #: Share of the memory for a partition of users; the rest is for reading (`prepared`).
 PARTITION_SHARE = 1 / 8
 
@@ -200,6 +207,7 @@ def attack(
     >>> pl.read_parquet("posteriors.parquet").columns[:5]
     ['user', 'adversary', 'n', 'guess', 'confidence']
     """
+    check_one_collection(scenario)
     path, options = label_of(reports), SourceOptions.of(columns, time, allow_network, query)
     inputs = scenario.input_paths(*local_paths(reports), pools, ground_truth)
     place = destination_of(out, out_table, options, data=reports, overwrite=overwrite, inputs=inputs)
