@@ -92,6 +92,7 @@ def test_memoized_epsilons_do_not_add_up(tmp_path):
     memoized = {**DOMAINS, "mechanism": {"kind": "grr", "epsilon": 2.0}, "devices": {"memoize": True}}
     found = ps.audit(scenario(EMOJIS, memoized), tmp_path / "run", users=6, seed=1, observations=[2, 4], html=False)
     assert found.collections.epsilon_day is None
+    assert found.devices[-1].startswith(f"emojis: ε = {found.collections.collections[0].epsilon.day:,.4g} per day")
     assert found.results[0].confidence_mcse is not None
     assert found.results.filter(collection="joint", adversary="strong")[0].success_bound == 1
 
@@ -150,7 +151,7 @@ def test_three_collections_and_a_threshold(tmp_path):
 
 @pytest.mark.parametrize("option", [{"epsilon": 2.0}, {"mechanism": "oue"}])
 def test_overrides_of_one_mechanism_are_refused(tmp_path, option):
-    with pytest.raises(InputError, match="several collections"):
+    with pytest.raises(InputError, match="requires a single collection; set"):
         ps.audit(scenario(), tmp_path / "run", users=5, **option)
     assert not (tmp_path / "run").exists()
 

@@ -117,9 +117,15 @@ def collections_in_words(kinds: Sequence[str], game: JointGame) -> Iterator[str]
 
 def total_in_words(about: CollectionsSummary) -> str:
     """Return the sums of epsilon over all collections."""
-    if about.epsilon_day is None or about.epsilon_year is None:
-        return "all collections: the epsilons of memoized responses do not add up over time"
-    return f"all collections: ε = {about.epsilon_day:,.4g} per day, {about.epsilon_year:,.6g} per year"
+    fresh = [one for one in about.collections if one.epsilon.day is not None and one.epsilon.year is not None]
+    day, year = total_epsilon(fresh, "day"), total_epsilon(fresh, "year")
+    if about.epsilon_day is not None and about.epsilon_year is not None:
+        return f"all collections: ε = {about.epsilon_day:,.4g} per day, {about.epsilon_year:,.6g} per year"
+    added = "the ε of memoized responses does not add up over time"
+    if not fresh:
+        return f"all collections: {added}"
+    names = " and ".join(one.name for one in fresh)
+    return f"{names}: ε = {day:,.4g} per day, {year:,.6g} per year; of the others, {added}"
 
 
 def collection_exposure(outcomes: OutcomeFiles, summary: Summary) -> pl.DataFrame:
