@@ -26,6 +26,7 @@ IN_SDIST = (
     "src/poolscope/__init__.py",
     "src/poolscope/html/vega.js",
     "tests",
+    "examples",
 )
 
 

@@ -25,6 +25,9 @@ in_checkout = pytest.mark.skipif(not WORKFLOWS, reason="an sdist has no workflow
 #: An action by its commit, with the version that the commit has.
 PINNED = re.compile(r"[\w.-]+(/[\w.-]+)+@[0-9a-f]{40} # v\d+(\.\d+)*")
 
+#: The version of the metadata that the publishing action can read.
+METADATA = b"Metadata-Version: 2.4\n"
+
 
 def unpinned(text):
     """Return the actions of a workflow that a moved tag could replace."""
@@ -185,8 +188,10 @@ def tree(tmp_path):
     place = tmp_path / "tree"
     ignored = shutil.ignore_patterns("__pycache__", "vega.js")
     shutil.copytree(ROOT / "src/poolscope/html", place / "src/poolscope/html", ignore=ignored)
-    (place / "tests").mkdir()
-    files = ["pyproject.toml", "hatch_build.py", "README.md", "CHANGELOG.md", "CITATION.cff", "tests/conftest.py"]
+    for folder in ("tests", "examples"):
+        (place / folder).mkdir()
+    files = ["pyproject.toml", "hatch_build.py", "README.md", "CHANGELOG.md", "CITATION.cff"]
+    files += ["tests/conftest.py", "examples/rs-fd.toml"]
     files += ["src/poolscope/__init__.py", "src/poolscope/py.typed", *PROJECT["project"]["license-files"]]
     for name in files:
         shutil.copy(ROOT / name, place / name)
@@ -212,6 +217,8 @@ def test_a_wheel_from_the_sdist_needs_no_compiled_package(tree, tmp_path, monkey
     sdist = tmp_path / build.build_sdist(str(tmp_path))
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
+        about = archive.extractfile(f"{sdist.name.removesuffix('.tar.gz')}/PKG-INFO").read()
+    assert about.startswith(METADATA)
     # a checkout makes it again, though it has one now: that may be of an older vl-convert
     assert build.get_requires_for_build_wheel() == ["vl-convert-python>=1.9"]
     monkeypatch.setitem(sys.modules, "vl_convert", None)
@@ -223,6 +230,8 @@ def test_a_wheel_from_the_sdist_needs_no_compiled_package(tree, tmp_path, monkey
     wheel = tmp_path / build.build_wheel(str(tmp_path))
     with zipfile.ZipFile(wheel) as archive:
         assert archive.read("poolscope/html/vega.js") == b"/* made */"
+        (about,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        assert archive.read(about).startswith(METADATA)
     if WORKFLOWS:
         contents = runpy.run_path(str(ROOT / ".ci/contents.py"))
         assert contents["wheel_faults"](wheel) == []
