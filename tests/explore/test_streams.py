@@ -61,13 +61,13 @@ def gate():
 
 
 @pytest.fixture
-def begun():
+def started():
     """Released by every thread of a stream that is worked on."""
     return threading.Semaphore(0)
 
 
 @pytest.fixture
-def address(tmp_path, monkeypatch, gate, begun):
+def address(tmp_path, monkeypatch, gate, started):
     """An explorer whose answers wait at the gate, each on threads of its own as a game does."""
 
     def held(scenario, n, seed, games, engine):
@@ -76,7 +76,7 @@ def address(tmp_path, monkeypatch, gate, begun):
         yield from ()
 
     def wait(_):
-        begun.release()
+        started.release()
         gate.wait(30)
 
     monkeypatch.setattr(handlers, "answers", held)
@@ -132,11 +132,11 @@ def test_sixty_streams_are_bounded(address, gate):
         assert status_within(address, 200) == 200
 
 
-def test_work_that_was_left_counts_until_it_has_ended(address, gate, begun):
+def test_work_that_was_left_counts_until_it_has_ended(address, gate, started):
     for _ in range(MAX_STREAMS):
         one = Asked(address)
         assert one.head()[0] == 200
-        assert all(begun.acquire(timeout=20) for _ in range(available_cores()))
+        assert all(started.acquire(timeout=20) for _ in range(available_cores()))
         one.socket.close()
     # all readers are gone, their threads are not
     assert status_within(address, 200, seconds=0.5) == 503
