@@ -76,6 +76,18 @@ def test_the_bits_of_every_folder_agree_and_nothing_is_written(finished, kind):
     assert content(finished / kind) == before
 
 
+@pytest.mark.default_cases("audit-*", "sweep-*")
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in FILES.items() for name in names])
+def test_a_field_of_a_later_version_is_ignored(copy, kind, name):
+    def later(found):
+        found["more"] = {"nested": [1]}
+        found["provenance"]["more"] = "text"
+
+    edited(copy / kind / name, later)
+    ran = called("rerun", copy / kind)
+    assert (ran.exit_code, ran.exception) == (0, None), ran.output
+
+
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in FILES.items() for name in names])
 def test_every_file_says_what_it_was_made_with(finished, kind, name):
     found = json.loads((finished / kind / name).read_text())
@@ -132,7 +144,9 @@ DAMAGES = {
     "the file has changed since it was played": lambda f: (f / "objects.csv").write_text(OBJECTS + "o30,\n"),
     "there is no such file; say with `inputs`": lambda f: (f / "objects.csv").unlink(),
     "the run is not finished; go on with": lambda f: (f / "audit" / "summary.json").unlink(),
-    "must be the manifest of a run": lambda f: (f / "audit" / "manifest.json").write_text("{}"),
+    "must be the manifest of a run; name the folder of a finished audit": lambda f: (
+        f / "audit" / "manifest.json"
+    ).write_text("{}"),
     "a finished block is missing or has been changed": lambda f: next(f.glob("audit/outcomes/*")).write_bytes(b"PAR1"),
     "must be of one run": lambda f: edited(f / "audit" / "summary.json", lambda found: found.update(seed=2)),
     "must have a provenance": lambda f: edited(f / "audit" / "manifest.json", lambda found: found.pop("provenance")),

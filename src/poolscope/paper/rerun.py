@@ -15,6 +15,8 @@ from poolscope.paper.runner import FILE, read_reproduction, run_experiments
 from poolscope.workflows.audit.run_folder import check_parts, read_manifest
 from poolscope.workflows.rerun import Rerun, compared, known
 
+FINISHED = "name the folder of a finished reproduction"
+
 
 def rerun_reproduction(folder: Path, inputs: Path | None, engine: Engine, progress: Progress) -> Rerun:
     """Play the experiments of a folder again; recorded traces are in the folder `inputs`."""
@@ -24,7 +26,7 @@ def rerun_reproduction(folder: Path, inputs: Path | None, engine: Engine, progre
     done = read_reproduction(folder)
     before = known(done.provenance, folder / FILE)
     for place in sorted((folder / "plays").iterdir()):
-        if (manifest := read_manifest(place)) is not None:
+        if (manifest := read_manifest(place, FINISHED)) is not None:
             check_parts(manifest, place)
     names = list(dict.fromkeys(cell.experiment for cell in done.cells))
     wanted = chosen(names, with_traces=True)

@@ -28,7 +28,7 @@ from poolscope.workflows.advise.collections import advise_collections
 from poolscope.workflows.advise.records import FILE as ADVICE
 from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.audit.audit import summary_of
-from poolscope.workflows.audit.run_folder import Manifest, check_parts, read_manifest, read_run
+from poolscope.workflows.audit.run_folder import FINISHED_AUDIT, Manifest, check_parts, read_manifest, read_run
 from poolscope.workflows.compare import FILE as COMPARISON
 from poolscope.workflows.compare import compare, read_comparison
 from poolscope.workflows.sweep import FILE as SWEEP
@@ -90,7 +90,7 @@ class Rerun:
 
 def rerun_audit(folder: Path, inputs: Path | None, engine: Engine, progress: Progress) -> Rerun:
     """Play a finished audit again into a folder of its own, block by block."""
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, FINISHED_AUDIT)
     if manifest is None or len(manifest.parts) < manifest.blocks or not (folder / "summary.json").exists():
         remedy = "go on with poolscope audit --resume first"
         raise InputError(UNFINISHED, file=folder, remedy=remedy if manifest else None)

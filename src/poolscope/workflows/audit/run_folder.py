@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from poolscope.core.errors import InputError, reading
 from poolscope.core.files import ANOTHER, read_json
@@ -58,7 +58,8 @@ COLUMNS = (
 )
 """The columns of the outcome table that the page needs, beside those that say who was exposed."""
 
-_REMEDY = "name the folder of a finished audit"
+FINISHED_AUDIT = "name the folder of a finished audit"
+"""What to do about a folder that cannot be read."""
 
 
 def _a_rate(rate: float | None) -> float | None:
@@ -170,17 +171,17 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Read a run's folder; an ``InputError`` says what is missing or malformed."""
     if not folder.is_dir():
-        raise InputError("there is no such folder", file=folder, remedy=_REMEDY)
+        raise InputError("there is no such folder", file=folder, remedy=FINISHED_AUDIT)
     run = Run.within(folder, _read_summary(folder / "summary.json"))
     if not run.outcomes.files:
-        raise InputError("must have outcomes/*.parquet", file=folder, remedy=_REMEDY)
+        raise InputError("must have outcomes/*.parquet", file=folder, remedy=FINISHED_AUDIT)
     run.outcomes.check((*COLUMNS, *exposed_columns(run.summary.threshold)))
     return run
 
 
 def _read_summary(path: Path) -> Summary:
     if not path.is_file():
-        raise InputError("must have summary.json", file=path.parent, remedy=_REMEDY)
+        raise InputError("must have summary.json", file=path.parent, remedy=FINISHED_AUDIT)
     return read_result(Summary, path)
 
 
@@ -221,8 +222,6 @@ class Manifest(Result):
     parts : checksums of the finished blocks' files.
     provenance : what the run is made with; it has the checksum of the outcomes once the run is finished.
     """
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
 
     format: Format = FORMAT
     scenario: str
@@ -285,8 +284,8 @@ def input_files(scenario: Scenario) -> dict[str, str]:
     return found
 
 
-def read_manifest(out: Path) -> Manifest | None:
-    """The manifest of a folder, if it has one."""
+def read_manifest(out: Path, remedy: str = ANOTHER) -> Manifest | None:
+    """The manifest of a folder, if it has one; `remedy` says what to do about one that is malformed."""
     path = out / "manifest.json"
     if not path.exists():
         return None
@@ -296,7 +295,7 @@ def read_manifest(out: Path) -> Manifest | None:
     except InputError as error:
         if error.place == "format":
             raise error.at(file=path) from None
-        raise InputError("must be the manifest of a run", file=path, remedy=ANOTHER) from error
+        raise InputError("must be the manifest of a run", file=path, remedy=remedy) from error
 
 
 def finished_users(out: Path) -> tuple[int, int] | None:
