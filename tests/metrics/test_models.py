@@ -89,7 +89,7 @@ def test_a_name_of_json_may_differ():
     assert (flat["tpr_at_fpr_0.001"], flat["tpr_at_fpr_0.001_high"]) == (0.1, 0.3)
     assert not any(name.startswith("tpr_at_fpr") and "0.001" not in name for name in flat)
     assert Linkability.from_json(flat) == found
-    Draft202012Validator(json_schema(Linkability)).validate(flat)
+    Draft202012Validator(json_schema(Linkability, strict=True)).validate(flat)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_what_is_malformed_is_one_line_with_its_place(change, message):
         Outer.from_json(through_a_file(FULL) | change)
     assert str(error.value).startswith(message)
     with pytest.raises(ValidationError):
-        Draft202012Validator(json_schema(Outer)).validate(through_a_file(FULL) | change)
+        Draft202012Validator(json_schema(Outer, strict=True)).validate(through_a_file(FULL) | change)
 
 
 def test_what_is_missing_is_named():
@@ -124,15 +124,22 @@ def test_what_is_missing_is_named():
 
 
 def test_a_schema_holds_what_is_written_and_nothing_else():
-    check = Draft202012Validator(json_schema(Outer))
+    check = Draft202012Validator(json_schema(Outer, strict=True))
     check.validate(through_a_file(FULL))
     for wrong in ({"more": 1}, {"real": "Infinity"}, {"curve": [[1, 2, 3, 4]]}):
         assert not check.is_valid(through_a_file(FULL) | wrong), wrong
     assert not check.is_valid({key: value for key, value in through_a_file(FULL).items() if key != "curve"})
-    of_record = Draft202012Validator(json_schema(Record))
+    of_record = Draft202012Validator(json_schema(Record, strict=True))
     of_record.validate(through_a_file(record()))
     of_record.validate(through_a_file(record(threshold=0.9)))
     assert not of_record.is_valid(through_a_file(record()) | {"auc_pn": None})
+
+
+def test_a_published_schema_allows_fields_of_later_versions():
+    check, flat = Draft202012Validator(json_schema(Outer)), through_a_file(FULL)
+    check.validate(flat | {"more": 1, "inner": flat["inner"] | {"more": 1}})
+    assert not check.is_valid(flat | {"real": "much"})
+    assert not check.is_valid({key: value for key, value in flat.items() if key != "real"})
 
 
 def test_results_are_frozen_dataclasses_that_check_their_values():

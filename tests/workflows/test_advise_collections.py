@@ -350,7 +350,7 @@ def test_a_collection_that_memoizes_is_observed_on_some_days():
 
 def test_the_folder_has_a_schema_and_a_report(unequal, folder):
     written = json.loads((folder / "advice.json").read_text())
-    jsonschema.validate(written, json_schema(CollectionsAdvice))
+    jsonschema.validate(written, json_schema(CollectionsAdvice, strict=True))
     found = read_advice(folder)
     assert found.as_json() == written == unequal.as_json()
     recommended = ps.load_scenario(folder / "recommended.toml")

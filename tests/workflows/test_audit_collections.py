@@ -38,7 +38,7 @@ def test_every_subset_has_its_records(run):
     written = json.loads((folder / "summary.json").read_text())
     assert [row["collection"] for row in written["results"]][:6] == ["joint"] * 6
     assert written["unit"] == "day"
-    jsonschema.validate(written, json_schema(Summary))
+    jsonschema.validate(written, json_schema(Summary, strict=True))
     assert read_run(folder).summary.as_json() == written
     outcomes = outcomes_of(folder).filter(pl.col("adversary") == "strong")
     for record in summary.results.filter(adversary="strong"):

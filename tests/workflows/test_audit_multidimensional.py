@@ -35,7 +35,7 @@ def test_the_declared_epsilon_holds_for_whole_tuples(run):
     assert summary.collections.epsilon_year == pytest.approx(365 * holds)
     assert any("the literature claims ε = 2" in line for line in summary.devices)
     written = json.loads((folder / "summary.json").read_text())
-    jsonschema.validate(written, json_schema(Summary))
+    jsonschema.validate(written, json_schema(Summary, strict=True))
     assert written["collections"]["multidimensional"]["claimed_epsilon"] == pytest.approx(2.0)
     assert read_run(folder).summary.as_json() == written
 
@@ -109,7 +109,7 @@ def test_check_enumerates_tuples_of_a_scenario(kind):
         assert verdict.exact.epsilon == pytest.approx(3.0)
     assert verdict.passed, verdict.text
     assert verdict.names[0].startswith("(")
-    jsonschema.validate(verdict.as_json(), json_schema(Verdict))
+    jsonschema.validate(verdict.as_json(), json_schema(Verdict, strict=True))
 
 
 def test_check_of_the_trial_finds_3_004_where_the_paper_claims_2():

@@ -62,7 +62,7 @@ def test_traces_counts_and_reports_find_the_same_users(scenario, traces, tmp_pat
         assert abs(found.polarization.mean.value - 3 / 5) < 0.75 * width(found.polarization.mean)
     # noise costs precision
     assert width(from_reports.interest.mean) > width(from_traces.interest.mean)
-    Draft202012Validator(json_schema(Fitted)).validate(from_reports.as_json())
+    Draft202012Validator(json_schema(Fitted, strict=True)).validate(from_reports.as_json())
 
 
 def width(estimate):

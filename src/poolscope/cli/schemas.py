@@ -34,8 +34,8 @@ KINDS = {
 }
 
 
-def schema_of(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of this name."""
+def schema_of(name: str, *, strict: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema of this name; with `strict`, result files have no fields of later versions."""
     if name not in SCHEMAS:
         raise InputError("must be the name of a schema", value=name, remedy=did_you_mean(name, SCHEMAS))
-    return scenario_schema() if name == "scenario" else json_schema(KINDS[name])
+    return scenario_schema() if name == "scenario" else json_schema(KINDS[name], strict=strict)

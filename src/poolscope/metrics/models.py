@@ -278,7 +278,20 @@ class _FileSchema(GenerateJsonSchema):
         return not field.get("serialization_exclude")  # what has a default is written too
 
 
-def json_schema(kind: Any) -> dict[str, Any]:
-    """Return the JSON Schema of the files that hold a kind of result."""
+def json_schema(kind: Any, *, strict: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema of the files that hold a kind of result.
+
+    A later version may add fields, so the schema allows them; with `strict`, only those that this version writes.
+    """
     found = adapter(kind).json_schema(mode="serialization", by_alias=False, schema_generator=_FileSchema)
-    return {"$schema": GenerateJsonSchema.schema_dialect, **found}
+    schema = {"$schema": GenerateJsonSchema.schema_dialect, **found}
+    return schema if strict else cast("dict[str, Any]", _open(schema))
+
+
+def _open(schema: Any) -> Any:
+    """Return a schema without the rule that objects have no further properties."""
+    if isinstance(schema, list):
+        return [_open(entry) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {k: _open(v) for k, v in schema.items() if not (k == "additionalProperties" and v is False)}
