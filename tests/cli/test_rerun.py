@@ -94,7 +94,7 @@ def test_every_file_says_what_it_was_made_with(finished, kind, name):
     origin = found["provenance"]
     assert (found["format"], found["version"], origin["version"]) == (1, ps.__version__, ps.__version__)
     assert len(origin["outcomes"]) == 64
-    assert {"python", "numpy", "numba", "cpu", "cpu_features", "commit"} <= set(origin)
+    assert {"python", "numpy", "scipy", "numba", "cpu", "cpu_features", "commit"} <= set(origin)
     inputs = {} if kind == "reproduce" else {"objects.csv": sha256(OBJECTS.encode()).hexdigest()}
     assert origin["inputs"] == inputs
     assert str(finished) not in json.dumps(origin)

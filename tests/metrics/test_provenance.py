@@ -7,6 +7,7 @@ import numba
 import numpy as np
 import polars as pl
 import pytest
+import scipy
 from cases.synthetic import game
 
 import poolscope as ps
@@ -67,7 +68,7 @@ def test_users_who_swap_their_outcomes_count():
 def test_provenance_of_outcomes_in_memory():
     found = ps.provenance(OUTCOMES, seed=3)
     assert (found.seed, found.users, found.version) == (3, 40, ps.__version__)
-    assert (found.numpy, found.numba) == (np.__version__, numba.__version__)
+    assert (found.numpy, found.scipy, found.numba) == (np.__version__, scipy.__version__, numba.__version__)
     assert found.outcomes == checksum([OUTCOMES])
     assert found.cpu
     assert set(found.cpu_features) <= set(host.FEATURES)
@@ -94,6 +95,7 @@ def test_differences_are_named_with_both_values():
     assert mine.differences(mine) == []
     other = replace(mine, numba="0.1", python="2.7", seed=5, commit=None)
     assert mine.differences(other) == [f"numba {mine.numba} instead of 0.1"]
+    assert mine.differences(replace(mine, scipy="0.1")) == [f"scipy {mine.scipy} instead of 0.1"]
     assert mine.differences(replace(mine, cpu="abacus")) == [f"CPU {mine.cpu} instead of abacus"]
     (features,) = mine.differences(replace(mine, cpu_features=("sve",)))
     assert features.endswith("instead of sve")

@@ -1,7 +1,7 @@
 """Provenance: what a result was made with, and a checksum of the outcomes that it was made of.
 
-The same scenario, seed and number of users give the same bits where the version of poolscope, the version of Numba and
-the kind of processor are the same.
+The same scenario, seed and number of users give the same bits where the versions of poolscope, Numba, NumPy and SciPy
+and the kind of processor are the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Provenance(Result):
     Parameters
     ----------
     version : of poolscope; commit : of its git checkout, with "-dirty" where files were changed; None elsewhere.
-    python, numpy, numba : versions.
+    python, numpy, scipy, numba : versions.
     cpu, cpu_features : kind of processor that kernels were compiled for, and the instructions that they may use.
     seed : of the run, None where it is not known; users : how many played.
     inputs : SHA-256 of each file that the scenario names.
@@ -55,6 +55,7 @@ class Provenance(Result):
     commit: str | None
     python: str
     numpy: str
+    scipy: str
     numba: str
     cpu: str
     cpu_features: tuple[str, ...]
@@ -65,7 +66,8 @@ class Provenance(Result):
 
     def differences(self, other: Provenance) -> list[str]:
         """Say what differs in what the bits depend on, as "numba 0.61.0 instead of 0.60.0", this one first."""
-        names = {"version": "poolscope", "commit": "commit", "numba": "numba", "numpy": "numpy", "cpu": "CPU"}
+        names = {"version": "poolscope", "commit": "commit", "numba": "numba", "numpy": "numpy", "scipy": "scipy"}
+        names["cpu"] = "CPU"
         found = []
         for name, word in names.items():
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -86,6 +88,7 @@ def provenance_of(
         commit=commit(),
         python=platform.python_version(),
         numpy=np.__version__,
+        scipy=metadata.version("scipy"),
         numba=metadata.version("numba"),
         cpu=cpu_name(),
         cpu_features=tuple(cpu_features()),
@@ -102,7 +105,7 @@ def provenance(what: Any, *, seed: int | None = None) -> Provenance:
 
     Parameters
     ----------
-    what : Summary, Comparison, Advice, Reproduction or DataFrame
+    what : Summary, Comparison, Advice, Sweep, Reproduction or DataFrame
         A result, or the outcomes that `poolscope.play` returns.
     seed : int, optional
         The seed of outcomes, which the table does not have; a result has its own.
