@@ -210,3 +210,10 @@ def test_plans_of_other_inputs_are_not_the_same():
     other = replace(plan, provenance=replace(plan.provenance, inputs={"objects.csv": "0" * 64}))
     assert plan.is_same(replace(plan, provenance=replace(plan.provenance, outcomes="0" * 64)))
     assert not plan.is_same(other)
+
+
+def test_a_sweep_has_the_same_provenance_in_memory_and_in_a_folder(tmp_path):
+    vary = {"mechanism.kind": ["grr", "identity"]}
+    one, other = (ps.sweep(SMALL, vary, users=10, seeds=2, out=out) for out in (None, tmp_path / "sweep"))
+    assert ps.provenance(one) == ps.provenance(other) == other.plan.provenance
+    assert len(ps.provenance(one).outcomes) == 64

@@ -6,6 +6,8 @@ was interrupted at any moment resumes there and ends with the same bytes.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,6 +97,11 @@ class Sweep:
     plan: SweepPlan
     results: pl.DataFrame
 
+    @property
+    def provenance(self) -> Provenance | None:
+        """What the results were made with (`poolscope.provenance`)."""
+        return self.plan.provenance
+
     def _repr_html_(self) -> str:
         return self.results._repr_html_()
 
@@ -152,9 +159,10 @@ def sweep(
     if target is None:
         if resume:
             raise InputError("resume needs the folder of the sweep", place="out")
-        return Sweep(
-            plan=plan, results=_stacked([_play(cell, plan, metrics, attacks, engine, progress) for cell in cells])
-        )
+        table = _stacked([_play(cell, plan, metrics, attacks, engine, progress) for cell in cells])
+        stream = io.BytesIO()  # the file that a folder would have
+        table.write_parquet(stream)
+        return Sweep(plan=_finished(plan, hashlib.sha256(stream.getbuffer()).hexdigest()), results=table)
     with located_os_errors(target, ANOTHER):
         _check_target(target, resume)
         with claimed(target):
@@ -296,11 +304,15 @@ def _play_into(
     table = _stacked([pl.read_parquet(path) for path in parts])
     with replacing(out / RESULTS) as temporary:
         table.write_parquet(temporary)
-    assert plan.provenance is not None
-    plan = replace(plan, provenance=replace(plan.provenance, outcomes=checksum(out / RESULTS)))
+    plan = _finished(plan, checksum(out / RESULTS))
     write_text(out / FILE, as_text(plan))
     shutil.rmtree(folder)
     return Sweep(plan=plan, results=table)
+
+
+def _finished(plan: SweepPlan, outcomes: str) -> SweepPlan:
+    assert plan.provenance is not None
+    return replace(plan, provenance=replace(plan.provenance, outcomes=outcomes))
 
 
 def _play(
