@@ -1,7 +1,9 @@
 """Provenance: the checksum of outcomes holds for their values and nothing else."""
 
 import re
+import struct
 from dataclasses import replace
+from hashlib import sha256
 
 import numba
 import numpy as np
@@ -57,6 +59,21 @@ CHANGES = {
 def test_every_value_counts(what):
     changed = OUTCOMES.with_columns(CHANGES[what])
     assert checksum([changed]) != checksum([OUTCOMES])
+
+
+def test_an_unknown_number_is_not_a_missing_one():
+    null, nan = (OUTCOMES.with_columns(pl.lit(x, dtype=pl.Float64).alias("confidence")) for x in (None, float("nan")))
+    assert checksum([null]) != checksum([nan])
+    assert checksum([null]) == checksum([null.reverse()])
+
+
+def test_the_bits_of_numbers_count_as_they_are():
+    numbers = [0.5, -0.0, float("inf"), float("nan")]
+    rows = pl.DataFrame({"user": range(4), "adversary": "x", "n": 1, "confidence": numbers})
+    own = sha256(struct.pack("<4d", *numbers)).hexdigest()
+    users = sha256(struct.pack("<4q", *range(4))).hexdigest()
+    keys = {'["x", 1, "confidence"]': own, '["x", 1, "user"]': users}
+    assert checksum([rows]) == combined(keys)
 
 
 def test_users_who_swap_their_outcomes_count():

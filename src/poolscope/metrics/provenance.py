@@ -30,6 +30,9 @@ from poolscope.metrics.models import Count, Result, Whole, result
 GIT_TIMEOUT = 5.0
 """Seconds after which the commit counts as unknown."""
 
+NULL = 0x7FF8_6E75_6C6C_0000
+"""What stands for a null among the bits of numbers: a NaN that no calculation has."""
+
 
 @result
 class Provenance(Result):
@@ -165,7 +168,9 @@ def combined(checksums: Mapping[str, str]) -> str:
 def _values(column: pl.Series) -> bytes:
     """Return the values of a column as bytes that do not depend on how they are stored."""
     if column.dtype.is_float():
-        return column.cast(pl.Float64).fill_null(float("nan")).to_numpy().astype("<f8").tobytes()
+        values = column.cast(pl.Float64).to_numpy().astype("<f8")
+        values.view("<u8")[column.is_null().to_numpy()] = NULL
+        return values.tobytes()
     if column.dtype.is_integer() or column.dtype == pl.Boolean:
         return column.cast(pl.Int64).fill_null(np.iinfo(np.int64).min).to_numpy().astype("<i8").tobytes()
     texts = column.cast(pl.String)
