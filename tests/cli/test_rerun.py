@@ -1,9 +1,11 @@
 """Finished folders are played again, their files are as their schemas say, and DIR is never written."""
 
 import json
+import re
 import shutil
 import tomllib
 from hashlib import sha256
+from pathlib import Path
 from types import SimpleNamespace
 
 import polars as pl
@@ -219,6 +221,47 @@ def test_every_file_is_as_its_schema_says(finished, kind, name):
     check(name.removesuffix(".json"), strict=False).validate(found | {"more": 1})
     assert not schema.is_valid(found | {"format": 2})
     assert not schema.is_valid(found | {"seed": "zero"})
+
+
+def internal_files():
+    """Return the patterns of the files that the policy declares internal."""
+    page = (Path(__file__).parents[2] / "docs" / "stability.md").read_text()
+    (sentence,) = re.findall(r"are internal: (.*?)\.\s", page, flags=re.DOTALL)
+    return re.findall(r"`([^`]+\.json)`", sentence)
+
+
+def faults_of_files(folder):
+    """Return the files that are not as their schema says, or have neither a schema nor are internal."""
+    for path in sorted(folder.rglob("*.json")):
+        place = path.relative_to(folder)
+        if place.stem in SCHEMAS:
+            if not check(place.stem).is_valid(json.loads(path.read_text())):
+                yield f"{place} is not as its schema says"
+        elif not any(place.match(pattern) for pattern in internal_files()):
+            yield f"{place} has no schema and is not internal"
+
+
+def test_every_file_of_a_folder_has_a_schema_or_is_internal(copy):
+    assert {path.name for path in copy.rglob("*.json")} > {name for names in FILES.values() for name in names}
+    assert list(faults_of_files(copy)) == []
+    for name in ("utility/a-1e+06.json", "other.json", "audit/more.json"):
+        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).write_text("{}")
+    edited(copy / "sweep" / "sweep.json", lambda found: found.pop("seeds"))
+    assert list(faults_of_files(copy)) == [
+        "audit/more.json has no schema and is not internal",
+        "other.json has no schema and is not internal",
+        "sweep/sweep.json is not as its schema says",
+    ]
+
+
+def test_a_printed_sweep_is_as_its_schema_says(finished, tmp_path):
+    asked = ["--vary", "mechanism.kind=grr,identity", "--users", 10, "--out", tmp_path / "sweep", "--json"]
+    found = json.loads(called("sweep", finished / "mine.toml", *asked).stdout)
+    check("sweep-output").validate(found)
+    assert found["plan"] == json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert len(found["results"]) == pl.read_parquet(tmp_path / "sweep" / "results.parquet").height
+    assert not check("sweep-output").is_valid(found | {"results": [{"seed": 0}]})
 
 
 def test_every_scenario_is_as_its_schema_says(finished):

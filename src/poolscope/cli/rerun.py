@@ -19,6 +19,7 @@ SCHEMAS = {
     "collections-advice": "advice.json of an advice on several collections",
     "reproduction": "reproduction.json of a reproduction",
     "sweep": "sweep.json of a sweep",
+    "sweep-output": "what sweep prints with --json",
     "inspection": "what inspect --json prints",
     "attack": "what attack --json prints",
     "verdict": "what check prints with --json",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from poolscope.cli.rerun import SCHEMAS
+from poolscope.cli.sweep import SweepOutput
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.metrics.fitted import Fitted
 from poolscope.metrics.models import json_schema
@@ -27,6 +28,7 @@ KINDS = {
     "collections-advice": CollectionsAdvice,
     "reproduction": Reproduction,
     "sweep": SweepPlan,
+    "sweep-output": SweepOutput,
     "inspection": Inspection,
     "attack": AttackRecord,
     "verdict": Verdict,

@@ -36,7 +36,7 @@ def sweep(
         from poolscope.cli.app import words
         from poolscope.cli.gates import print_result
         from poolscope.cli.progress import running
-        from poolscope.cli.sweep import parse_vary, print_sweep
+        from poolscope.cli.sweep import SweepOutput, parse_vary, print_sweep
         from poolscope.core.errors import check_count
         from poolscope.core.files import last_folder, new_folder
         from poolscope.scenario.scenario import load_scenario
@@ -59,4 +59,5 @@ def sweep(
                 resume=resume,
                 progress=work,
             )
-    print_result(done, lambda: print_sweep(done, folder, elapsed()), as_json=as_json)
+    printed = SweepOutput.of(done) if as_json else None
+    print_result(printed, lambda: print_sweep(done, folder, elapsed()), as_json=as_json)
