@@ -118,6 +118,12 @@ def test_every_file_that_a_page_names_exists():
     assert missing("`tests/conftest.py` and `tests/no_such_file.py`") == ["tests/no_such_file.py"]
 
 
+def test_no_page_links_to_a_package_registry():
+    """A project's source repository outlives its entry there."""
+    host = re.compile(r"\b(?:pypi|pythonhosted|anaconda|npmjs)\.(?:org|com)\b")
+    assert [path.name for path in [*PAGES, *ROOT_PAGES] if host.search(path.read_text())] == []
+
+
 def test_a_page_beside_the_documentation_links_to_pages_of_the_site_alone():
     """Its text is included, and the site has no other files."""
     links = re.findall(r"\]\(([^)\s]+)\)", (DOCS.parent / "benchmarks" / "README.md").read_text())
