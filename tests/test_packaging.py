@@ -71,6 +71,17 @@ def test_a_workflow_is_pinned_and_has_the_least_privilege(path):
 
 
 @in_checkout
+def test_the_workflow_of_the_guide_has_the_pinned_actions_of_our_own():
+    text = (ROOT / "docs/guides/gate-ci.md").read_text(encoding="utf-8")
+    ours = "".join(path.read_text(encoding="utf-8") for path in WORKFLOWS)
+    used = re.findall(r"(?m)uses: (\S+@\S+)", text)
+    assert len(used) == 3
+    assert unpinned(text) == []
+    assert [action for action in used if action not in ours] == []
+    assert "pip install poolscope" not in text
+
+
+@in_checkout
 def test_only_a_wheel_that_was_tested_is_published():
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]
     assert jobs["publish"]["needs"] == "test"
