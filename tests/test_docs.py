@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,13 @@ from cases.command_line import SMALL
 
 import poolscope
 from poolscope.cli.commands import app
+from poolscope.cli.rerun import SCHEMAS
 from poolscope.html.glossary import ADVICE, AUDIT, COMPARISON, MEANINGS
 from poolscope.mechanisms import MECHANISMS
+from poolscope.metrics.provenance import Provenance
 from poolscope.scenario.scenario import parse
+from poolscope.workflows.audit.run_folder import Manifest
+from poolscope.workflows.sweep import SweepPlan
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -84,6 +89,24 @@ def test_every_field_of_a_summary_is_documented(played):
     assert set(summary) == facts("Summary", "field")
     for record in summary["results"]:
         assert set(record) == facts("Summary", "field of a record")
+
+
+def test_every_field_of_a_manifest_and_of_a_sweep_is_documented():
+    assert {entry.name for entry in fields(Manifest)} == facts("Manifest", "field")
+    assert {entry.name for entry in fields(SweepPlan)} == facts("A sweep's folder", "field")
+
+
+def test_every_field_of_a_provenance_is_documented():
+    rows = re.findall(r"(?m)^\| (`.*?`) \|", (DOCS / "provenance.md").read_text())
+    assert {entry.name for entry in fields(Provenance)} == set(re.findall(r"`(\w+)`", " ".join(rows)))
+
+
+def test_pages_on_formats_name_every_result_file():
+    written = {f"{name}.json" for name, what in SCHEMAS.items() if what.startswith(f"{name}.json")}
+    assert {"summary.json", "sweep.json"} < written
+    for page in ("provenance.md", "stability.md"):
+        text = (DOCS / page).read_text()
+        assert [name for name in sorted(written) if f"`{name}`" not in text] == [], page
 
 
 def test_every_field_of_a_comparison_is_documented():
