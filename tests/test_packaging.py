@@ -143,15 +143,26 @@ def test_the_software_is_cited_and_the_paper_beside_it():
     assert paper["title"].startswith("Pool Inference Attacks")
 
 
-def test_groups_name_extras_that_exist():
-    extras, groups = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]
-    assert groups["test"] == ["poolscope[test]"]
-    assert groups["docs"] == ["poolscope[docs]"]
-    assert {"test", "docs"} <= set(extras)
-    assert [entry for entry in groups["dev"] if isinstance(entry, dict)] == [
-        {"include-group": "test"},
-        {"include-group": "docs"},
-    ]
+def extra_requirements(name):
+    """Return the requirements of an extra, those of the extras that it names included."""
+    for entry in PROJECT["project"]["optional-dependencies"][name]:
+        named = re.fullmatch(r"poolscope\[(.+)\]", entry)
+        yield from (line for one in named[1].split(",") for line in extra_requirements(one)) if named else [entry]
+
+
+def group_requirements(name):
+    """Return the requirements of a dependency group, those of the groups that it includes too."""
+    for entry in PROJECT["dependency-groups"][name]:
+        yield from group_requirements(entry["include-group"]) if isinstance(entry, dict) else [entry]
+
+
+@pytest.mark.parametrize("name", ["test", "docs"])
+def test_a_group_has_the_requirements_of_the_extra_of_its_name(name):
+    """And none of poolscope itself, which a package index may not have."""
+    found = list(group_requirements(name))
+    assert sorted(found) == sorted(extra_requirements(name))
+    assert [line for line in found if line.startswith("poolscope")] == []
+    assert set(found) < set(group_requirements("dev"))
 
 
 @in_checkout
