@@ -24,11 +24,11 @@ def faults(root: Path, tag: str) -> list[str]:
     for name, pattern in STATED.items():
         if (stated := _first(pattern, root / name)) != version:
             found.append(f"{name} has version {stated or 'none'}, not {version}")
-    day = _first(rf"## {re.escape(version)} \((.+)\)", root / "CHANGELOG.md")
+    day = _first(rf"## \[{re.escape(version)}\] - (.+)", root / "CHANGELOG.md")
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", day):
         found.append(f"CHANGELOG.md has no day for {version}: {day or 'no heading'}")
-    elif _first(r"date-released: (\S+)", root / "CITATION.cff") != day:
-        found.append(f"CITATION.cff and CHANGELOG.md do not have the same day for {version}")
+    elif (released := _first(r"date-released: (\S+)", root / "CITATION.cff")) != day:
+        found.append(f"CITATION.cff has date-released {released or 'missing'}, CHANGELOG.md has {day}")
     return found
 
 

@@ -119,9 +119,18 @@ def test_everything_that_names_the_version_agrees(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     # a release has a day, the code before it none
-    day = re.search(r"(?m)^date-released: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"))[1]
-    changes = tmp_path / "CHANGELOG.md"
-    changes.write_text(changes.read_text(encoding="utf-8").replace("(unreleased)", f"({day})"), encoding="utf-8")
+    day, changes, cited = "2001-02-03", tmp_path / "CHANGELOG.md", tmp_path / "CITATION.cff"
+    head = rf"(?m)^## \[{re.escape(poolscope.__version__)}\] - .*$"
+    for heading in ("Unreleased", day):
+        written, count = re.subn(head, f"## [{poolscope.__version__}] - {heading}", changes.read_text(encoding="utf-8"))
+        assert count == 1
+        changes.write_text(written, encoding="utf-8")
+        (fault,) = check["faults"](tmp_path, tag)
+        assert fault.startswith(
+            "CHANGELOG.md has no day" if heading == "Unreleased" else "CITATION.cff has date-released"
+        )
+    dateless = re.sub(r"(?m)^date-released: .*\n", "", cited.read_text(encoding="utf-8"))
+    cited.write_text(f"{dateless}date-released: {day}\n", encoding="utf-8")
     assert check["faults"](tmp_path, tag) == []
     assert check["faults"](tmp_path, "v99.0.0") != []
     for name in check["STATED"]:
@@ -132,6 +141,22 @@ def test_everything_that_names_the_version_agrees(tmp_path):
         (tmp_path / name).write_text(stated, encoding="utf-8")
     changes.write_text(changes.read_text(encoding="utf-8").replace(day, "2001-01-01"), encoding="utf-8")
     assert check["faults"](tmp_path, tag) != []
+
+
+@in_checkout
+def test_only_a_release_has_a_day():
+    changes, cited = ((ROOT / name).read_text(encoding="utf-8") for name in ("CHANGELOG.md", "CITATION.cff"))
+    (day,) = re.findall(rf"(?m)^## \[{re.escape(poolscope.__version__)}\] - (.*)$", changes)
+    assert re.findall(r"(?m)^date-released: (\S+)$", cited) == ([] if day == "Unreleased" else [day])
+
+
+def test_added_features_are_one_line_each():
+    lines = (
+        (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition("### Added\n")[2].partition("\n#")[0].split("\n")
+    )
+    items = [line for line in lines if line]
+    assert len(items) <= 16
+    assert [line for line in items if not line.startswith("- ") or len(line) > 150] == []
 
 
 def test_the_software_is_cited_and_the_paper_beside_it():
