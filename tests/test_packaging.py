@@ -109,6 +109,16 @@ def test_hooks_before_a_commit_fetch_nothing_and_do_what_ci_does():
     ci = (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert all(f"/{hook['name']}" in ci for hook in repos[0]["hooks"])
     assert {hook["language"] for hook in repos[0]["hooks"]} == {"system"}
+    for hook in repos[0]["hooks"]:
+        if hook["id"] in ("mypy", "pyright"):  # pyproject.toml has their settings
+            names = (
+                "pyproject.toml",
+                "src/poolscope/core/files.py",
+                "stubs/a.pyi",
+                "docs/index.md",
+                "docs/pyproject.toml",
+            )
+            assert [bool(re.search(hook["files"], name)) for name in names] == [True, True, True, False, False]
 
 
 @in_checkout
