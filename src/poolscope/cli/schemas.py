@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from poolscope.cli.rerun import SCHEMAS
-from poolscope.cli.sweep import SweepOutput
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.metrics.fitted import Fitted
 from poolscope.metrics.models import json_schema
@@ -18,7 +17,7 @@ from poolscope.workflows.attack.record import AttackRecord
 from poolscope.workflows.audit.run_folder import Manifest, Summary
 from poolscope.workflows.check.verdict import Verdict
 from poolscope.workflows.compare import Comparison
-from poolscope.workflows.sweep import SweepPlan
+from poolscope.workflows.sweep import SweepOutput, SweepPlan
 
 KINDS = {
     "manifest": Manifest,

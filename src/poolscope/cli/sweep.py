@@ -5,48 +5,18 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import polars as pl
-from pydantic import PlainSerializer, WithJsonSchema
 
 from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError
-from poolscope.core.files import json_safe
-from poolscope.metrics.models import Result, result
 from poolscope.metrics.text import number
-from poolscope.workflows.sweep import RESULTS, Sweep, SweepPlan
+from poolscope.workflows.sweep import RESULTS, Sweep
 
 MAX_ROWS = 40
 """Rows of the printed table; the file has all."""
-
-Row = Annotated[
-    dict[str, Any],
-    PlainSerializer(json_safe, when_used="json"),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "properties": {"seed": {"type": "integer"}, "adversary": {"type": "string"}, "n": {"type": "integer"}},
-            "required": ["seed", "adversary", "n"],
-            "additionalProperties": {"type": ["number", "string", "boolean", "null"]},
-        }
-    ),
-]
-"""A row of ``results.parquet``: the varied keys, the seed, and the fields of a record."""
-
-
-@result
-class SweepOutput(Result):
-    """What ``sweep --json`` prints: the plan as in ``sweep.json``, and the rows of ``results.parquet``."""
-
-    plan: SweepPlan
-    results: tuple[Row, ...]
-
-    @classmethod
-    def of(cls, done: Sweep) -> SweepOutput:
-        """Return the output of a finished sweep."""
-        return cls(plan=done.plan, results=tuple(done.results.iter_rows(named=True)))
 
 
 def parse_vary(options: Iterable[str]) -> dict[str, list[Any]]:

@@ -36,11 +36,11 @@ def sweep(
         from poolscope.cli.app import words
         from poolscope.cli.gates import print_result
         from poolscope.cli.progress import running
-        from poolscope.cli.sweep import SweepOutput, parse_vary, print_sweep
+        from poolscope.cli.sweep import parse_vary, print_sweep
         from poolscope.core.errors import check_count
         from poolscope.core.files import last_folder, new_folder
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.workflows.sweep import finished_cells, sweep
+        from poolscope.workflows.sweep import SweepOutput, finished_cells, sweep
 
         loaded, varied = load_scenario(scenario), parse_vary(vary)
         check_count("seeds", seeds)

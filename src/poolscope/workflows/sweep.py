@@ -15,16 +15,17 @@ from dataclasses import dataclass, replace
 from itertools import product
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
+from pydantic import PlainSerializer, WithJsonSchema
 
 from poolscope import __version__
 from poolscope.core.arguments import checked
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, check_count, located
 from poolscope.core.executors import Engine, EngineLike, as_engine
-from poolscope.core.files import ANOTHER, check_folder, check_new, claimed, located_os_errors
+from poolscope.core.files import ANOTHER, check_folder, check_new, claimed, json_safe, located_os_errors
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables.atomic import checksum, replacing, write_text
 from poolscope.core.tables.atomic import sweep as delete_unfinished
@@ -45,6 +46,21 @@ KIND, EPSILON = "mechanism.kind", "mechanism.epsilon"
 
 OwnMetric = Callable[[pl.DataFrame], float | Estimate]
 """A metric of one's own: takes the rows of one adversary at one n, returns a number or an estimate."""
+
+
+Row = Annotated[
+    dict[str, Any],
+    PlainSerializer(json_safe, when_used="json"),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {"seed": {"type": "integer"}, "adversary": {"type": "string"}, "n": {"type": "integer"}},
+            "required": ["seed", "adversary", "n"],
+            "additionalProperties": {"type": ["number", "string", "boolean", "null"]},
+        }
+    ),
+]
+"""A row of ``results.parquet``: the varied keys, the seed, and the fields of a record."""
 
 
 @result
@@ -104,6 +120,19 @@ class Sweep:
 
     def _repr_html_(self) -> str:
         return self.results._repr_html_()
+
+
+@result
+class SweepOutput(Result):
+    """What ``sweep --json`` prints: the plan as in ``sweep.json``, and the rows of ``results.parquet``."""
+
+    plan: SweepPlan
+    results: tuple[Row, ...]
+
+    @classmethod
+    def of(cls, done: Sweep) -> SweepOutput:
+        """Return the output of a finished sweep."""
+        return cls(plan=done.plan, results=tuple(done.results.iter_rows(named=True)))
 
 
 @checked
