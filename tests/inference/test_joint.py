@@ -11,7 +11,15 @@ from oracle.memoized import identical, pool_scores
 from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import posterior
-from poolscope.inference.joint import MAX_LOG_ODDS, joint_mcse, joint_posterior, joint_scores, linked, log_odds
+from poolscope.inference.joint import (
+    MAX_LOG_ODDS,
+    joint_mcse,
+    joint_pool_posteriors,
+    joint_posterior,
+    joint_scores,
+    linked,
+    log_odds,
+)
 from poolscope.kernels.joint import first_confident_jointly, link_evidence
 from poolscope.mechanisms import GRR, Memoized
 from poolscope.population.popularity import within_pools
@@ -177,3 +185,27 @@ def test_a_confidence_at_the_threshold_reaches_it():
     first, none = np.empty((1, 2), dtype=np.int32), np.ones((1, 3, 2, 2))
     first_confident_jointly(none, np.array([True, True]), np.array([0.5, 0.5]), np.array([0.5, 0.75]), first)
     assert first.tolist() == [[0, -1]]
+
+
+def test_pools_are_those_of_all_combinations():
+    """Three collections, one of three pools: the joint distribution of value and pools, summed one by one."""
+    rng, prior = np.random.default_rng(3), np.array([0.7, 0.3])
+    links = [rng.dirichlet(np.ones(k), size=2) for k in (2, 3, 2)]
+    own = [rng.dirichlet(np.ones(k), size=4) for k in (2, 3, 2)]
+    joint = np.einsum("a,ai,aj,al,ni,nj,nl->nijl", prior, *links, *own)
+    found = joint_pool_posteriors(own, links, prior)
+    for c, axes in enumerate([(2, 3), (1, 3), (1, 2)]):
+        expected = joint.sum(axis=axes)
+        np.testing.assert_allclose(found[c], expected / expected.sum(axis=1, keepdims=True), rtol=1e-12)
+
+
+def test_pools_without_evidence_are_those_believed():
+    links, prior = [np.array([[0.9, 0.1], [0.2, 0.8]]), np.eye(2)], np.array([0.6, 0.4])
+    silent = joint_pool_posteriors([np.full((1, 2), np.nan)] * 2, links, prior)
+    np.testing.assert_allclose(silent[0], [prior @ links[0]])
+    # the second names the value, and so the probabilities of the first's pools
+    found = joint_pool_posteriors([np.full((1, 2), np.nan), np.array([[0.0, 1.0]])], links, prior)
+    np.testing.assert_allclose(found[0], [[0.2, 0.8]])
+    # far apart: products would underflow
+    far = joint_pool_posteriors([np.array([[1e-300, 1.0]]), np.array([[1.0, 1e-300]])], [np.eye(2)] * 2, prior)
+    np.testing.assert_allclose(far[0], [prior])

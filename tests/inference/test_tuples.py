@@ -11,7 +11,7 @@ from oracle import tuple_posterior as oracle
 
 from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.tuples import RUNGS, TOLERANCE, TupleAttack, believed_pools, subset_evidence
+from poolscope.inference.tuples import RUNGS, TOLERANCE, TupleAttack, believed_pools, pool_posteriors, subset_evidence
 from poolscope.mechanisms import RSFD, reports_from_tuples, sampled_attribute_posterior
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import within_pools
@@ -85,6 +85,17 @@ def test_posteriors_are_those_of_the_enumeration(name):
             expected = oracle.posterior(exact, PRIOR, LINKS[:d], used)
             scores = subset_evidence(found[n], links, believed, np.array(used)) * np.array(PRIOR, dtype=float)
             np.testing.assert_allclose(scores / scores.sum(), np.array(expected, dtype=float), rtol=1e-12)
+        pools = pool_posteriors(found[n], links, np.array(PRIOR, dtype=float))
+        for c, own in enumerate(pools):
+            expected = oracle.pool_posterior(exact, PRIOR, LINKS[:d], c)
+            np.testing.assert_allclose(own, np.array(expected, dtype=float), rtol=1e-12)
+
+
+def test_pools_of_reports_that_are_excluded_are_those_believed():
+    links, prior = [np.array(link, dtype=float) for link in LINKS[:2]], np.array([0.25, 0.75])
+    first, second = pool_posteriors(np.zeros((3, 2, 4)), links, prior)
+    np.testing.assert_allclose(first, np.broadcast_to(prior @ links[0], (3, 2, 2)))
+    np.testing.assert_allclose(second, np.broadcast_to(prior @ links[1], (3, 2, 2)))
 
 
 def random_terms(count, seed, d=2, k=2):
@@ -170,6 +181,9 @@ def test_the_sampled_attribute_is_scored_by_what_is_believed(name):
         beliefs[part.name] = shares[adversary.universe.pool_of] * inside
     expected = sampled_attribute_posterior(mechanism, reports, beliefs=beliefs)
     np.testing.assert_allclose(scores / scores.sum(axis=1, keepdims=True), expected, rtol=1e-9)
+    np.testing.assert_allclose(attack.sampled_posterior(attack.terms(reports), believed), expected, rtol=1e-9)
+    excluded = attack.sampled_posterior([np.zeros_like(own) for own in attack.terms(reports)], believed)
+    np.testing.assert_allclose(excluded, 1 / len(adversaries))
 
 
 def test_too_many_combinations_are_refused():

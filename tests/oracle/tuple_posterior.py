@@ -74,3 +74,12 @@ def posterior(evidence, prior, links, used):
             total += weight * value
         scores.append(p * total)
     return [score / sum(scores) for score in scores]
+
+
+def pool_posterior(evidence, prior, links, attribute):
+    """Pr[pool of one attribute | reports]: every value and every combination of pools is summed one by one."""
+    scores = [Fraction(0)] * len(links[attribute][0])
+    for a, p in enumerate(prior):
+        for pools, value in evidence.items():
+            scores[pools[attribute]] += p * value * prod(links[c][a][i] for c, i in enumerate(pools))
+    return [score / sum(scores) for score in scores]

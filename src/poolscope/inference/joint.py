@@ -96,6 +96,22 @@ def normalized(scores: Floats, prior: Floats) -> Floats:
     return found
 
 
+def joint_pool_posteriors(posteriors: Sequence[Floats], links: Sequence[Floats], prior: Floats) -> list[Floats]:
+    """Return (..., pools) for each collection the posterior of its preferred pool, from the reports of all of them.
+
+    posteriors : for each collection (..., pools), computed under a uniform prior of its pools; NaN is no evidence.
+    """
+    evidence = np.stack([linked(own, link) for own, link in zip(posteriors, links, strict=True)], axis=-2)
+    found = []
+    for c, (own, link) in enumerate(zip(posteriors, links, strict=True)):
+        others = joint_scores(np.delete(evidence, c, axis=-2), prior)
+        with np.errstate(divide="ignore"):
+            pools = np.logaddexp.reduce(others[..., None] + np.log(link), axis=-2)
+            scores = pools + np.log(np.where(np.isnan(own), 1.0, own))
+        found.append(normalized(scores, prior @ link))
+    return found
+
+
 def log_odds(scores: Floats, truth: np.ndarray) -> Floats:
     """Return the log-odds (users, ...) of the true values (users,) from log scores (users, ..., values).
 

@@ -18,6 +18,10 @@ The posterior of the person's attribute a from the links of some attributes S, w
 pools of all others, is proportional to
 
 .. math:: \Pr[a] \sum_i E(i) \prod_{c \in S} M_c(a, i_c) \prod_{c \notin S} \Pr[i_c] .
+
+The posterior of the pool of one attribute sums over the values and over the pools of all others: it is proportional to
+
+.. math:: \sum_{i : i_c} E(i) \sum_a \Pr[a] \prod_m M_m(a, i_m) .
 """
 
 from __future__ import annotations
@@ -174,6 +178,12 @@ class TupleAttack:
             found.append((1.0 - g) * own[:, 0] + own[:, 1:] @ shares)
         return np.stack(found, axis=1)
 
+    def sampled_posterior(self, terms: Sequence[Floats], pool_prior: Sequence[Floats]) -> Floats:
+        """Return (reports, d) the probability that each attribute is the sampled one, from one report at a time."""
+        scores = self.sampled_scores(terms, pool_prior)
+        total = scores.sum(axis=1, keepdims=True)
+        return np.divide(scores, total, out=np.full_like(scores, 1.0 / scores.shape[1]), where=total > 0)
+
 
 def _by_state(terms: Floats, at: _States) -> Floats:
     """Return (reports, pools * nodes) the terms of one attribute for each pool and node."""
@@ -206,3 +216,23 @@ def subset_evidence(
 def believed_pools(links: Sequence[Floats], prior: Floats) -> list[Floats]:
     """Return (pools,) for each attribute the probability of its preferred pool, by the prior of the values."""
     return [prior @ link for link in links]
+
+
+def pool_posteriors(evidence: Floats, links: Sequence[Floats], prior: Floats) -> list[Floats]:
+    """Return (..., pools) for each attribute the posterior of its preferred pool, the pools of all others summed out.
+
+    evidence : (..., combinations) likelihoods, as of `TupleAttack.evidence`; links : (values, pools) of each attribute;
+    prior : (values,). Where the model excludes the reports, the posterior is what was believed before.
+    """
+    pools = [link.shape[1] for link in links]
+    weights = prior.reshape(-1, *[1] * len(pools))
+    for c, link in enumerate(links):
+        weights = weights * link.reshape(len(prior), *(link.shape[1] if m == c else 1 for m in range(len(pools))))
+    joint = evidence.reshape(-1, *pools) * weights.sum(axis=0)
+    found = []
+    for c, believed in enumerate(believed_pools(links, prior)):
+        own = joint.sum(axis=tuple(1 + m for m in range(len(pools)) if m != c))
+        total = own.sum(axis=1, keepdims=True)
+        known = np.where(total > 0, own / np.where(total > 0, total, 1.0), believed)
+        found.append(known.reshape(*evidence.shape[:-1], pools[c]))
+    return found
