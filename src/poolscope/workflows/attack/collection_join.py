@@ -9,20 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.randomness import user_keys
 from poolscope.game.columns import CONFIDENCE_MCSE, LOG_ODDS_ADDED
 from poolscope.inference.independent import guesses
 from poolscope.inference.joint import joint_mcse, joint_scores, linked, log_odds, normalized
-from poolscope.inference.thresholds import with_threshold
-from poolscope.metrics.intervals import share_of
 from poolscope.scenario.collections import assumed_link, attribute_prior
 from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.attack.attribute_tally import AttributeTally, DayGuesses
 from poolscope.workflows.attack.partitioning import name_hashes
 from poolscope.workflows.attack.scoring import POOL_MCSE
-from poolscope.workflows.attack.summary import UNIT, ExpectedCorrect, GuessSummary, expected_levels, top_users
+from poolscope.workflows.attack.summary import top_users
 
 BATCH_ROWS = 1 << 17
 """Rows of a collection's table that are read at a time."""
@@ -89,17 +87,6 @@ def matched(paths: Sequence[Path]) -> Iterator[list[pl.DataFrame]]:
                 table.read()
 
 
-class _Guessed(NamedTuple):
-    """The guesses of one adversary about some users on one day: (users,) each, and what is written of them."""
-
-    reports: Integers
-    guess: Integers
-    confidence: Floats
-    chosen: NDArray[np.bool_]
-    error: Floats | None
-    columns: dict[str, Any]
-
-
 class JoinedUsers:
     """Joins users, and accumulates what a summary has: counts, the first rows and the top users."""
 
@@ -123,17 +110,9 @@ class JoinedUsers:
         self._links = [
             [assumed_link(scenario, part.index, a) for part in parts] for a in range(len(scenario.adversaries))
         ]
-        self._levels, shape = with_threshold(threshold), (len(scenario.adversaries), len(self._days))
-        self._expected = expected_levels(threshold)
-        self.users = 0
-        self._used, self._confidence, self._none = (np.zeros(shape, dtype=np.int64) for _ in range(3))
-        self._confident, self._exposed = (np.zeros((*shape, len(self._levels)), dtype=np.int64) for _ in range(2))
-        self._reached, self._correct = (np.zeros((*shape, len(self._expected)), dtype=np.int64) for _ in range(2))
-        self._guesses = np.zeros((*shape, len(self._values)), dtype=np.int64)
-        self._error, self._largest = np.zeros(shape), np.zeros(shape)
+        self.tally = AttributeTally([one.name for one in scenario.adversaries], self._values, days, threshold)
         self._head: list[dict[str, Any]] = []
         self._top: pl.DataFrame | None = None
-        self.sampled = [False] * len(scenario.adversaries)
 
     def add(self, tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Join some users, a table of posteriors for each collection, and return the rows of the joint table."""
@@ -141,22 +120,22 @@ class JoinedUsers:
         hashes = name_hashes(users)
         order = np.argsort(hashes, kind="stable")
         users, keys = users.gather(order), user_keys(self._seed, hashes[order])
-        self.users += len(users)
+        self.tally.users += len(users)
         errors = any(f"{POOL_MCSE}{name}" in table.columns for table, part in self._of(tables) for name in part.pools)
         frames = []
         for a, entry in enumerate(self._scenario.adversaries):
             before = np.full(len(users), -1)
             surest = np.zeros(len(users))
             for o in range(len(self._days)):
-                found = self._guessed(tables, a, o, users, keys)
+                found, columns = self._guessed(tables, a, o, users, keys)
                 surest = np.maximum(surest, found.confidence)
-                self._count(a, o, found, surest)
+                self.tally.add(a, o, found, surest)
                 error = {CONFIDENCE_MCSE: np.zeros(len(users)) if found.error is None else found.error}
                 rows = pl.DataFrame(
                     {
                         "user": users,
                         "adversary": pl.repeat(entry.name, len(users), eager=True),
-                        **found.columns,
+                        **columns,
                         **(error if errors else {}),
                         "order": np.arange(len(users)),
                         "place": np.full(len(users), a),
@@ -175,8 +154,10 @@ class JoinedUsers:
     def _of(self, tables: Sequence[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, CollectionPart]]:
         return zip(tables, self._parts, strict=True)
 
-    def _guessed(self, tables: Sequence[pl.DataFrame], a: int, o: int, users: pl.Series, keys: Keys) -> _Guessed:
-        """Return what one adversary guesses on one day."""
+    def _guessed(
+        self, tables: Sequence[pl.DataFrame], a: int, o: int, users: pl.Series, keys: Keys
+    ) -> tuple[DayGuesses, dict[str, Any]]:
+        """Return what one adversary guesses on one day, and what is written of it."""
         entry, values, links = self._scenario.adversaries[a], self._values, self._links[a]
         prior = attribute_prior(entry.prior, values)
         own = [_last_rows(table, part, entry.name, part.counts[o], users) for table, part in self._of(tables)]
@@ -207,26 +188,7 @@ class JoinedUsers:
             for c, part in enumerate(self._parts):
                 without = joint_scores(np.delete(evidence, c, axis=1), prior)
                 columns[LOG_ODDS_ADDED + part.name] = every - log_odds(without, guess)
-        return _Guessed(total, guess, confidence, chosen, error, columns)
-
-    def _count(self, a: int, o: int, found: _Guessed, surest: Floats) -> None:
-        """Add the guesses of one adversary on one day."""
-        units = np.rint(found.confidence / UNIT).astype(np.int64)
-        self._used[a, o] += int(found.reports.sum())
-        self._confidence[a, o] += int(units.sum())
-        self._none[a, o] += int((~found.chosen).sum())
-        self._guesses[a, o] += np.bincount(found.guess[found.chosen], minlength=len(self._values))
-        for i, level in enumerate(self._levels):
-            self._confident[a, o, i] += int((found.confidence >= level).sum())
-            self._exposed[a, o, i] += int((surest >= level).sum())
-        for i, level in enumerate(self._expected):
-            above = found.confidence >= level
-            self._reached[a, o, i] += int(above.sum())
-            self._correct[a, o, i] += int(units[above].sum())
-        if found.error is not None:
-            self.sampled[a] = True
-            self._error[a, o] += float(found.error.sum())
-            self._largest[a, o] = max(self._largest[a, o], float(found.error.max()))
+        return DayGuesses(total, guess, confidence, chosen, error), columns
 
     @property
     def head(self) -> list[dict[str, Any]]:
@@ -237,52 +199,6 @@ class JoinedUsers:
     def top(self) -> list[dict[str, Any]]:
         """The rows of the top users, see `top_users`."""
         return [] if self._top is None else self._top.rows(named=True)
-
-    def results(self) -> list[GuessSummary]:
-        """Return one record for each adversary and day."""
-        return [
-            GuessSummary(
-                adversary=entry.name,
-                n=day,
-                reports=int(self._used[a, o]),
-                confidence=float(self._confidence[a, o]) / self.users * UNIT,
-                confident_at_threshold=dict(zip(self._levels, self._confident[a, o].tolist(), strict=True)),
-                guesses=dict(zip(self._values, self._guesses[a, o].tolist(), strict=True)),
-                no_guess=int(self._none[a, o]),
-                baseline=1 / len(self._values),
-                expected=[
-                    ExpectedCorrect(
-                        level=level, users=int(self._reached[a, o, i]), correct=float(self._correct[a, o, i]) * UNIT
-                    )
-                    for i, level in enumerate(self._expected)
-                ],
-                confidence_mcse=float(self._error[a, o]) / self.users if self.sampled[a] else None,
-                confidence_mcse_max=float(self._largest[a, o]) if self.sampled[a] else None,
-            )
-            for a, entry in enumerate(self._scenario.adversaries)
-            for o, day in enumerate(self._days)
-        ]
-
-    def exposure(self) -> pl.DataFrame | None:
-        """Return the share of users exposed by each day, as figures take it: on one of the days of guesses until then.
-
-        None where guesses are after all reports only.
-        """
-        known = [day for day in self._days if day is not None]
-        if not known:
-            return None
-        days = np.array(known)
-        rows = []
-        for a, entry in enumerate(self._scenario.adversaries):
-            for i, level in enumerate(self._levels):
-                # before the first day of guesses nobody is exposed
-                counts = np.concatenate([[0], self._exposed[a, :, i]])
-                for day in range(int(days[-1]) + 1):
-                    count = int(counts[np.searchsorted(days, day, side="right")])
-                    found = share_of(count, self.users)
-                    rows.append((entry.name, day, level, found.value, found.low, found.high, self.users))
-        names = ("adversary", "n", "threshold", "share", "low", "high", "users")
-        return pl.DataFrame(rows, schema=list(names), orient="row")
 
 
 class _Last(NamedTuple):

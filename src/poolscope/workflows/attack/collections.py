@@ -162,17 +162,17 @@ def attack_collections(
     for line in miscalibrated:
         warnings.warn(line, stacklevel=2)
     return Inferred(
-        users=joined.users,
+        users=joined.tally.users,
         reports=sum(one.about.reports for one in found),
         pools=list(values),
         threshold=threshold,
-        results=joined.results(),
+        results=joined.tally.results(),
         preview=joined.head,
         top=joined.top,
         evaluation=evaluation,
         estimated=[entry.name for entry in scenario.adversaries if entry.popularity == "estimated"],
         collections=[one.about for one in found],
-        exposure=joined.exposure(),
+        exposure=joined.tally.exposure(),
         violations=[*(line for one in found for line in one.about.inspection.violations), *miscalibrated],
     )
 
