@@ -1,6 +1,8 @@
 """The commands on a scenario with ``[multidimensional]``, as a person types them."""
 
 import json
+import math
+import re
 from pathlib import Path
 
 import jsonschema
@@ -69,14 +71,59 @@ def test_attack_takes_one_table(folder):
     assert done.returncode == 0, done.stderr
     assert "n counts days." in done.stdout
     rows = (folder / "posteriors.csv").read_text().splitlines()
-    assert rows[0] == "user,adversary,n,guess,confidence,posterior.left,posterior.right"
+    assert rows[0].startswith("user,adversary,n,guess,confidence,posterior.left,posterior.right,posterior.emoji.left,")
+    assert rows[0].endswith(",posterior.word.right,sampled.emoji,sampled.domain,sampled.word")
     assert len(rows) == 5
+
+
+def test_attack_counts_days_and_values(folder):
+    """Two reports a day: after three days, six reports count."""
+    (folder / "mine.toml").write_text(EXAMPLE.read_text() + "[devices]\nreports_per_day = 2\n")
+    arguments = ["attack", "reports.csv", "--scenario", "mine.toml", "--observations", "3", "--json", "--top", "1"]
+    done = poolscope(*arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "Guesses after 3 days" in done.stderr
+    assert re.search(r"^\W*value\W+strong", done.stderr, re.MULTILINE), done.stderr
+    assert "at most" not in done.stderr
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, schema_of("attack"))
+    assert [(row["n"], row["reports"]) for row in found["results"]] == [(3, 12)]
+    assert found["pools"] == ["left", "right"]
+    (first,) = found["top"]
+    assert first["posterior.left"] + first["posterior.right"] == pytest.approx(1.0)
+    assert first["log_odds"] == pytest.approx(abs(math.log(first["posterior.left"] / first["posterior.right"])))
+
+
+def test_attack_writes_a_report_of_days(folder):
+    done = poolscope(
+        *("attack", "reports.csv", "--scenario", "mine.toml", "--observations", "7,12"),
+        *("--out", "posteriors.csv", "--html", "attack.html"),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    page = (folder / "attack.html").read_text()
+    for text in ("Exposure against days", "After 12 days, the strong adversary", "2 values of leaning: left, right"):
+        assert text in page
+    assert "poolscope attack reports.csv --scenario mine.toml --out posteriors.csv" in page
+
+
+def test_attack_shows_one_user(folder):
+    arguments = ["attack", "reports.csv", "--scenario", "mine.toml", "--user", "ann", "--json"]
+    done = poolscope(*arguments, "--out", "ann.csv", cwd=folder, COLUMNS="300")
+    assert done.returncode == 0, done.stderr
+    for text in ("ann, 12 reports, strong adversary", "After all reports, the strong adversary assigns", "emoji.left"):
+        assert text in done.stderr
+    found = json.loads(done.stdout)
+    assert (found["user"], found["reports"], len(found["table"])) == ("ann", 12, 12)
+    assert sum(found["table"][0][f"sampled.{name}"] for name in ("emoji", "domain", "word")) == pytest.approx(1.0)
+    assert (folder / "ann.csv").read_text().startswith("adversary,n,posterior.left,posterior.right,")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["attack", "reports.csv", "--user", "ann"], "--user: cannot be combined with [multidimensional], got 'ann'"),
+        (["attack", "reports.csv", "--user", "eve"], "reports.csv: user: must be a user of the file, got 'eve'"),
+        (["attack", "reports.csv", "--top", "1", "--why"], "--why: cannot be combined with [multidimensional]"),
         (["attack", "reports.csv", "--link-fdr", "0.1"], "--link-fdr: cannot be combined with [multidimensional]"),
         (["attack", "--reports", "emoji=reports.csv"], "has one report for all collections; give one table"),
         (["estimate", "reports.csv", "--method", "ibu"], "method: must be linear with [multidimensional]"),

@@ -2,11 +2,14 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import polars as pl
 import pytest
 from cases.tuples import DOMAIN, EMOJI, OPTIONS, scenario, written
+from oracle import tuple_posterior as oracle
 
 import poolscope as ps
 from poolscope.core.errors import InputError
@@ -15,13 +18,22 @@ from poolscope.devices.protocols import fresh_keys
 from poolscope.game.collections import draw_persons
 from poolscope.game.joint_block import play_joint_block
 from poolscope.mechanisms import SMP
-from poolscope.scenario.collections import game_of
+from poolscope.scenario.collections import assumed_link, game_of
+from poolscope.workflows.attack.tuple_user import attack_user_tuples
 
 USERS = 12
+LINK = [[0.7, 0.2, 0.1], [0.25, 0.25, 0.5]]
 BOTH = [
     {"name": "strong", "popularity": "true"},
     {"name": "weak", "popularity": "uniform", "prior": {"pools": {"left": 2, "right": 1}}, "links": {"emoji": 0.9}},
 ]
+COLUMNS = ["user", "adversary", "n", "guess", "confidence", "posterior.left", "posterior.right"]
+POOLS = [
+    *("posterior.emoji.left", "posterior.emoji.right"),
+    *("posterior.domain.right", "posterior.domain.left"),
+]
+SHARES = ["sampled.emoji", "sampled.domain"]
+MORE = {"spl": [], "smp": ["n.emoji", "n.domain"], "rs+fd": SHARES, "rs+rfd": SHARES}
 
 
 def tuple_reports(game, persons):
@@ -63,7 +75,7 @@ def test_posteriors_are_those_of_the_game(tmp_path, kind):
     number.sort("number", "user").drop("number").write_parquet(path)
     made = ps.attack_collections(path, found, out=tmp_path / "posteriors.csv", top=2)
     table = pl.read_csv(tmp_path / "posteriors.csv")
-    assert table.columns == ["user", "adversary", "n", "guess", "confidence", "posterior.left", "posterior.right"]
+    assert table.columns == [*COLUMNS, *POOLS, *MORE[kind]]
     assert (made.users, made.reports) == (USERS, len(who))
     assert len(made.top) == 4
     for adversary in ("strong", "weak"):
@@ -78,6 +90,90 @@ def test_posteriors_are_those_of_the_game(tmp_path, kind):
             assert rows["guess"].filter(certain).to_list() == joint["guess"].cast(str).filter(certain).to_list()
             summary = next(one for one in made.results if (one.adversary, one.n) == (adversary, n))
             assert summary.confidence == pytest.approx(joint["confidence"].mean())
+            # the pool of domain is that of the attribute, by name
+            np.testing.assert_allclose(rows["posterior.domain.left"], rows["posterior.left"], rtol=1e-6)
+            # that of emoji is another one, and links bring it closer to the prior
+            assert np.abs(rows["posterior.emoji.left"] - rows["posterior.left"]).max() > 0.01
+            if kind == "smp":
+                assert (rows["n.emoji"] + rows["n.domain"]).to_list() == rows["n"].to_list()
+
+
+def exact_pools(mechanism, scenario, reports):
+    """The posteriors of value and pools by enumeration; the adversary is the one of the true popularity."""
+    universes = [part.universe() for part in scenario.parts]
+    weights = []
+    for part, universe in zip(scenario.parts, universes, strict=True):
+        given = [Fraction(p) for p in part.true_popularity(universe)]
+        own = universe.pool_of.tolist()
+        sums = {pool: sum(p for p, other in zip(given, own, strict=True) if other == pool) for pool in set(own)}
+        weights.append([p / sums[pool] for p, pool in zip(given, own, strict=True)])
+    likelihood = np.exp(mechanism.log_likelihood(reports)).reshape(-1, *mechanism.sizes)
+    evidence = {
+        pools: oracle.likelihood(
+            range(len(likelihood)),
+            lambda t, x: Fraction(likelihood[t][x]),
+            pools,
+            [universe.pool_of.tolist() for universe in universes],
+            weights,
+        )
+        for pools in product(*(range(universe.k) for universe in universes))
+    }
+    links = [[[Fraction(p) for p in row] for row in assumed_link(scenario, c, 0).tolist()] for c in range(2)]
+    prior = [Fraction(1, 2)] * 2
+    return [oracle.posterior(evidence, prior, links, (True, True))] + [
+        oracle.pool_posterior(evidence, prior, links, c) for c in range(2)
+    ]
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_posteriors_of_pools_are_those_of_the_enumeration(tmp_path, kind):
+    # a link that couples the pools of both, and one pool that the attribute does not have
+    domain = {**DOMAIN, "universe": {"size": 5, "pools": {"x": 1, "y": 1, "z": 2}}, "link": LINK}
+    found = scenario(
+        kind, {**EMOJI, "universe": {"size": 4, "pools": {"left": 1, "right": 2}}}, domain, options=OPTIONS[kind]
+    )
+    mechanism = game_of(found, 5).tuples
+    reports = mechanism.obfuscate([[0, 4], [1, 3]], np.random.default_rng(7))
+    frame = pl.read_parquet(written(tmp_path / "reports.parquet", reports)).with_columns(user=pl.lit("ann"))
+    frame.write_parquet(tmp_path / "reports.parquet")
+    (row,) = ps.attack_collections(tmp_path / "reports.parquet", found, observations=[2]).preview
+    names = [
+        ["posterior.left", "posterior.right"],
+        ["posterior.emoji.left", "posterior.emoji.right"],
+        [f"posterior.domain.{pool}" for pool in "xyz"],
+    ]
+    for columns, expected in zip(names, exact_pools(mechanism, found, reports), strict=True):
+        np.testing.assert_allclose([row[name] for name in columns], np.array(expected, dtype=float), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["rs+fd", "rs+rfd"])
+def test_the_sampled_collection_is_guessed_as_in_the_game(tmp_path, kind):
+    found = scenario(kind, options=OPTIONS[kind])
+    game = game_of(found, 5)
+    outcomes, persons = play_joint_block(game, range(USERS), 5), draw_persons(game, range(USERS), 5, Local(threads=1))
+    reports, who = tuple_reports(game, persons)
+    path, sent = written(tmp_path / "reports.parquet", reports), persons.sent[0]
+    frame = pl.read_parquet(path).with_columns(pl.Series("user", [f"u{u}" for u in who]))
+    frame.write_parquet(path)
+    sampled = game.tuples.sampled(fresh_keys(persons.keys[:, None], sent.event_index)[sent.mask])
+    made = ps.attack_collections(path, found, out=tmp_path / "out.csv")
+    assert made.attribute == "leaning"
+    table = pl.read_csv(tmp_path / "out.csv").filter(pl.col("n") == 8)
+    correct = []
+    for user in range(USERS):
+        story = attack_user_tuples(path, found, f"u{user}")
+        own = story.table.select(SHARES).to_numpy()
+        np.testing.assert_allclose(own.sum(axis=1), 1.0)
+        correct.append((own.argmax(axis=1) == sampled[who == user]).mean())
+        # the share in the table is the mean over reports, and the last row has the table's posteriors
+        row = table.filter(pl.col("user") == f"u{user}")
+        np.testing.assert_allclose(row.select(SHARES).to_numpy()[0], own.mean(axis=0), rtol=1e-9)
+        every = ["posterior.left", "posterior.right", *POOLS]
+        np.testing.assert_allclose(story.table.select(every).to_numpy()[-1], row.select(every).to_numpy()[0], rtol=1e-6)
+    joint = outcomes.filter(
+        (pl.col("collection") == "joint") & (pl.col("adversary") == "strong") & (pl.col("n") == 8)
+    ).sort("user")
+    np.testing.assert_allclose(joint["sampled_correct"], correct, rtol=1e-6)
 
 
 def test_all_reports_count_without_observations(tmp_path):
@@ -145,3 +241,38 @@ def test_impossible_reports_leave_the_prior(tmp_path, other):
     assert made.preview[0]["confidence"] == pytest.approx(0.5)
     path.write_text(f"user,emoji,domain\nann,{int(other is EMOJI)},{int(other is DOMAIN)}\n")
     assert ps.attack_collections(path, found).preview[0]["confidence"] > 0.5
+
+
+def test_one_user_is_attacked_report_by_report(tmp_path):
+    path = tmp_path / "reports.csv"
+    path.write_text("user,sampled,emoji,domain\nann,0,1,0\nbob,1,0,3\nann,1,0,2\n")
+    found = scenario("smp", adversary=BOTH)
+    story = attack_user_tuples(path, found, "ann", out=tmp_path / "ann.csv")
+    assert (story.user, story.reports, story.values) == ("ann", 2, ("left", "right"))
+    table = pl.read_csv(tmp_path / "ann.csv")
+    assert table.columns == ["adversary", "n", "collection", "posterior.left", "posterior.right", *POOLS]
+    assert table["collection"].to_list() == ["emoji", "domain"] * 2
+    assert table["n"].to_list() == [1, 2] * 2
+    np.testing.assert_allclose(table["posterior.left"] + table["posterior.right"], 1.0)
+    with pytest.raises(InputError, match=r"reports\.csv: user: must be a user of the file, got 'eve'"):
+        attack_user_tuples(path, found, "eve")
+
+
+def test_columns_must_have_different_names(tmp_path):
+    path = tmp_path / "reports.csv"
+    path.write_text("user,emoji,domain\nann,0,2\n")
+    values = ["emoji.left", "right"]
+    link = [[0.5, 0.5], [0.5, 0.5]]
+    found = scenario("rs+fd", {**EMOJI, "link": link}, {**DOMAIN, "link": link})
+    found = found.replace({"attribute.values": values})
+    with pytest.raises(InputError, match=r"must have different names, got 'posterior\.emoji\.left'; rename"):
+        ps.attack_collections(path, found)
+
+
+def test_a_day_without_reports_has_no_sampled_share(tmp_path):
+    path = tmp_path / "reports.csv"
+    path.write_text("user,emoji,domain\nann,0,2\n")
+    found = scenario("rs+fd", devices={"reports_per_day": 0.5})
+    first, second = ps.attack_collections(path, found, observations=[1, 2]).preview
+    assert (first["n"], first["sampled.emoji"], first["posterior.left"]) == (0, None, pytest.approx(0.5))
+    assert second["sampled.emoji"] + second["sampled.domain"] == pytest.approx(1.0)

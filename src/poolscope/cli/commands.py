@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from poolscope.cli import data as data
+from poolscope.cli import fit_command as fit_command
 from poolscope.cli import inspection as inspection
 from poolscope.cli import rerun as rerun
 from poolscope.cli import sweep_command as sweep_command

@@ -20,7 +20,6 @@ from poolscope.cli.app import (
     Overwrite,
     Query,
     Raw,
-    Scenario,
     ScenarioOption,
     Scheduler,
     Time,
@@ -254,14 +253,22 @@ def attack(
     if loaded.multidimensional:
         from poolscope.cli.tuples import attack_tuple_reports
 
-        taken: dict[str, object] = {"out": out, "overwrite": overwrite, "raw": raw, "observations": observations}
-        taken |= {"threshold": threshold, "top": top, "ground_truth": ground_truth}
-        taken |= reading_options(column, time, query, allow_network)
-        refused: dict[str, object] = {"pools": pools, "html": html, "link_fdr": link_fdr, "linked_out": linked_out}
-        refused |= {"link_scores": link_scores, "attack": attack_, "why": why, "resume": resume, "json": as_json}
-        refused |= {"pool_sets": None if pool_sets == 1 else pool_sets, "out_table": out_table, "user": user}
+        taken = {"out": out, "overwrite": overwrite, "raw": raw, "observations": observations, "threshold": threshold}
+        refused: dict[str, object] = {"pools": pools, "link_fdr": link_fdr, "linked_out": linked_out}
+        refused |= {"link_scores": link_scores, "attack": attack_, "why": why, "resume": resume}
+        refused |= {"pool_sets": None if pool_sets == 1 else pool_sets, "out_table": out_table}
         refused |= {"engine": engine, "scheduler": scheduler}
-        attack_tuple_reports(one_or_many(reports), loaded, options=taken, refused=refused, strict=strict)
+        attack_tuple_reports(
+            one_or_many(reports),
+            loaded,
+            user,
+            options=taken | {"top": top, "ground_truth": ground_truth},
+            reading=reading_options(column, time, query, allow_network),
+            refused=refused,
+            html=html,
+            strict=strict,
+            as_json=as_json,
+        )
         return
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts, words
@@ -357,41 +364,6 @@ def attack(
     if strict and (story if user is not None else found).violations:
         # the output files are written nevertheless
         raise typer.Exit(1)
-
-
-@command("poolscope fit mine.toml counts.csv --out fitted.toml")
-def fit(
-    scenario: Scenario,
-    data: Annotated[
-        list[Path],
-        typer.Argument(metavar="DATA...", help="Counts pool,count or user,pool,count, traces user,object, or reports."),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="Write the scenario with the fitted users to this .toml file.")
-    ] = None,
-    devices: Annotated[
-        int | None, typer.Option(metavar="N", help="State how many devices aggregate counts are of.")
-    ] = None,
-    max_users: Annotated[int, typer.Option(metavar="N", help="Fit at most this many users of reports.")] = 10_000,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-) -> None:
-    """Fit the interest and polarization of users to counts, traces or reports."""
-    from poolscope.cli.progress import working
-
-    with working("Fitting", "users") as work:
-        from poolscope.cli.files import print_fit
-        from poolscope.cli.gates import print_result
-        from poolscope.kernels.compilation import watched
-        from poolscope.scenario.scenario import load_scenario
-        from poolscope.workflows.fit import fit
-
-        work.stage("Fitting users")
-        with watched(work.compiling):
-            found = fit(
-                load_scenario(scenario), data, out=out, devices=devices, max_users=max_users, overwrite=overwrite
-            )
-    print_result(found, lambda: print_fit(found, out), as_json=as_json)
 
 
 @command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")

@@ -279,7 +279,7 @@ def _spread(found: Inferred) -> TextTable:
     """Return for how many users each pool is guessed, at the largest n."""
     last = {row.adversary: row for row in found.results}
     n = found.results[-1].n
-    several = bool(found.collections)
+    several = found.attribute is not None
     after = "all reports" if n is None else counted(n, "day") if several else f"at most {counted(n, 'report')}"
     table = TextTable(
         title=f"Guesses after {after}", heads=["value" if several else "pool", *map(visible, last)], keys=1

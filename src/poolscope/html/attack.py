@@ -124,7 +124,7 @@ def summary_text(found: Inferred) -> str:
     confident = row.confident_at_threshold[level]
     who = f"{confident:,} of {counted(found.users, 'user')}" if confident else "no user"
     who += f" ({percent(confident / found.users)})" if confident and found.users >= MIN_USERS else ""
-    when = counted(row.n, "day") if found.collections and row.n is not None else "all reports"
+    when = counted(row.n, "day") if found.attribute is not None and row.n is not None else "all reports"
     return (
         f"After {when}, the {name} adversary is at least {in_percent(level)} confident about {who}. Its mean "
         f"confidence is {percent(row.confidence)} (random: {percent(row.baseline)})."
@@ -141,7 +141,7 @@ def _joined(found: Inferred) -> str:
 
 def _figures(found: Inferred, posteriors: Path) -> Iterator[Figure]:
     """Yield the exposure curve; of several collections only where guesses are on several days."""
-    if not found.collections:
+    if found.attribute is None:
         yield _exposure(posteriors, found.threshold)
     elif found.exposure is not None:
         yield Figure(
@@ -174,7 +174,7 @@ def _exposure(posteriors: Path, threshold: float | None) -> Figure:
 
 
 def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
-    several = bool(found.collections)
+    several = found.attribute is not None
     for name, inspection in {"": found.inspection, **{one.name: one.inspection for one in found.collections}}.items():
         if inspection is None:
             continue

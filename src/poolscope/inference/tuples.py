@@ -182,7 +182,8 @@ class TupleAttack:
         """Return (reports, d) the probability that each attribute is the sampled one, from one report at a time."""
         scores = self.sampled_scores(terms, pool_prior)
         total = scores.sum(axis=1, keepdims=True)
-        return np.divide(scores, total, out=np.full_like(scores, 1.0 / scores.shape[1]), where=total > 0)
+        found: Floats = np.where(total > 0, scores / np.where(total > 0, total, 1.0), 1.0 / scores.shape[1])
+        return found
 
 
 def _by_state(terms: Floats, at: _States) -> Floats:

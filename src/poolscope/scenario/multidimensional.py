@@ -121,6 +121,11 @@ def tuple_columns(mechanism: Multidimensional, universes: Mapping[str, Universe]
     return found
 
 
+def column_universes(columns: Mapping[str, ReportColumn], universes: Mapping[str, Universe]) -> dict[str, Universe]:
+    """Return the universe of each column of a file of tuple reports; the column of the sampled one takes any."""
+    return {**dict.fromkeys(columns, next(iter(universes.values()))), **universes}
+
+
 def tuple_label(mechanism: Multidimensional, universes: list[Universe], index: int) -> str:
     """Return a tuple in words, as "('smile', 3)": objects by name where they have one, else by number."""
     values = mechanism.tuples([index])[0].tolist()

@@ -32,7 +32,7 @@ from poolscope.reports.files import MEMORY_BYTES, blocks, report_names, row_byte
 from poolscope.reports.frequencies import FrequencyCounter
 from poolscope.reports.multidimensional import AttributeCounter
 from poolscope.scenario.build import build_device, build_mechanism
-from poolscope.scenario.multidimensional import build_multidimensional, tuple_columns
+from poolscope.scenario.multidimensional import build_multidimensional, column_universes, tuple_columns
 from poolscope.scenario.scenario import Scenario
 
 
@@ -157,8 +157,7 @@ def _estimate_tuples(
     mechanism, universes = build_multidimensional(scenario), {part.name: part.universe() for part in scenario.parts}
     counting, own = AttributeCounter(mechanism), tuple_columns(mechanism, universes)
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(own))
-    # the column of the sampled attribute has no objects
-    known = {**dict.fromkeys(own, next(iter(universes.values()))), **universes}
+    known = column_universes(own, universes)
     with opened(reports, report_names(own), options, beside=place.folder if place else None) as source:
         for users, block in blocks(source, own, known, rows=rows):
             with located(file=label_of(reports)):

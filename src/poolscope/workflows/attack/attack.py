@@ -82,8 +82,9 @@ class Inferred:
     joined : which pseudonyms were linked to which device, if they were; users are then devices.
     inspection : whether the reports fit the scenario: the table of checks of `inspect`.
     explanations : why the top users are guessed, and which reports of all users revealed most, where asked for.
-    collections : the reports of each of several collections, which `attack_collections` has; pools are then the values
-        of the attribute, and n of results counts days. exposure : the share of users exposed by each day, of these.
+    attribute : the name of the attribute that `attack_collections` guesses; pools are then its values, and n of results
+        counts days. exposure : the share of users exposed by each day, of these.
+    collections : the reports of each of several collections, with a file each.
     pool_sets : how many sets of pools were tried; beyond 1, summaries use the corrected confidence.
     cautions : what to keep in mind when these results are used, one sentence each.
     violations : what contradicts the scenario, one line each: reports that do not match it, see `ReportChecks`, and
@@ -111,6 +112,7 @@ class Inferred:
     joined: LinkedPseudonyms | None = None
     inspection: Inspection | None = None
     explanations: Explanations = field(default_factory=Explanations)
+    attribute: str | None = None
     collections: Sequence[CollectionReports] = ()
     exposure: pl.DataFrame | None = None
     pool_sets: int = 1

@@ -79,6 +79,8 @@ def attack_collections(
         of a day are those of ``reports_per_day``, one by default.
     out : the table of posteriors: ``user``, ``adversary``, ``n`` (reports of all collections), ``guess``,
         ``confidence``, ``posterior.<value>``, ``n.<collection>``, and ``confidence_mcse`` where posteriors are sampled.
+        Of tuple reports also ``posterior.<collection>.<pool>``, and ``sampled.<collection>`` where they hide the
+        sampled collection: the expected share of the user's reports that sampled it. ``n.<collection>`` is of SMP.
     why : whether the rows of ``top`` have ``log_odds_added.<collection>``: the log-odds of the guess from all
         collections, minus those without this one.
     ground_truth : a table ``user,pool``, whose pools are values of the attribute.
@@ -171,6 +173,7 @@ def attack_collections(
         top=joined.top,
         evaluation=evaluation,
         estimated=[entry.name for entry in scenario.adversaries if entry.popularity == "estimated"],
+        attribute=scenario.attribute.name,
         collections=[one.about for one in found],
         exposure=joined.tally.exposure(),
         violations=[*(line for one in found for line in one.about.inspection.violations), *miscalibrated],

@@ -70,7 +70,7 @@ class AttackRecord(Result):
     """The record of an attack on a file: the checks of the reports, summaries, top users and explanations.
 
     `evaluation` needs the ground truth; `devices` is the number of devices where pseudonyms were linked. With several
-    collections, `collections` has the checks of each, `inspection` is null, and n counts days.
+    collections, `collections` has the checks of each file, `inspection` is null, and n counts days.
     """
 
     format: Format = FORMAT

@@ -6,9 +6,9 @@ whose posteriors multiply (`inference.joint`). All reports are held in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,51 +17,28 @@ import numpy as np
 import polars as pl
 
 from poolscope.core.arrays import Floats, Integers
-from poolscope.core.errors import InputError, located
+from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.progress import Progress
-from poolscope.core.randomness import collection_seed, user_keys
-from poolscope.core.tables import Data, SourceOptions, check_output, label_of, local_paths, opened, writing
+from poolscope.core.randomness import user_keys
+from poolscope.core.tables import Data, SourceOptions, check_output, local_paths, writing
 from poolscope.game.collections import events_by
-from poolscope.inference.adversary import Adversary, posterior_block, stacked_pool_weights
 from poolscope.inference.independent import guesses
-from poolscope.inference.joint import linked, normalized
-from poolscope.inference.thresholds import with_threshold
-from poolscope.inference.tuples import TupleAttack, believed_pools, subset_evidence
-from poolscope.mechanisms.fake_data import SampledWithFakes
-from poolscope.mechanisms.multidimensional import SAMPLED, SMP, Multidimensional
-from poolscope.mechanisms.protocols import Reports
-from poolscope.reports.files import MEMORY_BYTES, blocks, report_names, row_bytes, rows_within
-from poolscope.reports.multidimensional import attribute_frequencies
-from poolscope.scenario.build import adversary_of, build_adversary, with_overrides
-from poolscope.scenario.collections import assumed_link, attribute_prior
-from poolscope.scenario.multidimensional import attribute_oracle, build_multidimensional, tuple_columns
+from poolscope.mechanisms.multidimensional import SMP, Multidimensional
+from poolscope.scenario.build import with_overrides
+from poolscope.scenario.multidimensional import build_multidimensional
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.attack import PREVIEW_ROWS, Inferred
-from poolscope.workflows.attack.partitioning import name_hashes
-from poolscope.workflows.attack.summary import GuessSummary, check_pools, evaluate, read_truth, top_users
+from poolscope.workflows.attack.attack import MAX_TOP, PREVIEW_ROWS, Inferred
+from poolscope.workflows.attack.attribute_tally import AttributeTally, DayGuesses
+from poolscope.workflows.attack.summary import check_pools, evaluate, read_truth, top_users
+from poolscope.workflows.attack.tuple_beliefs import TupleBeliefs, TupleReader, sampled_counts
+from poolscope.workflows.attack.tuple_table import TupleTable, read_tuple_table, tuple_adversaries
 
 ALL = np.iinfo(np.int64).max
 """All reports of a user."""
 
-CHUNK_USERS = 16
-"""Users whose posteriors a thread computes at a time."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Table:
-    """Reports in memory, user after user, each user's in order of the file."""
-
-    users: pl.Series
-    hashes: Any
-    reports: Reports
-    lengths: Integers
-
-    def some(self, users: range) -> Reports:
-        """Return the reports of users in sequence."""
-        starts = np.cumsum(self.lengths) - self.lengths
-        end = starts[users.stop - 1] + self.lengths[users.stop - 1]
-        return {name: column[starts[users.start] : end] for name, column in self.reports.items()}
+SAMPLED_SHARE = "sampled."
+"""Start of the columns of the expected share of reports that sampled each collection."""
 
 
 def attack_tuples(
@@ -82,15 +59,13 @@ def attack_tuples(
 ) -> Inferred:
     """Attack a table of tuple reports; parameters are those of `attack_collections`."""
     assert scenario.attribute is not None
-    if not scenario.adversaries:
-        raise scenario.missing("[adversary]")
-    target = None if out is None else Path(out)
-    inputs = scenario.input_paths(*local_paths(reports), ground_truth)
-    if target is not None:
-        check_output(target, overwrite=overwrite, inputs=inputs)
+    target = checked_target(scenario, out, overwrite, reports, ground_truth)
+    if not 0 <= top <= MAX_TOP:
+        raise InputError(f"must be from 0 to {MAX_TOP:,}", value=top, place="top")
     if ground_truth is not None and target is None:
         raise InputError("must have `out`, the table that it evaluates", value=str(ground_truth), place="ground_truth")
-    values, truth = scenario.attribute.values, None if ground_truth is None else read_truth(ground_truth)
+    attribute, truth = scenario.attribute, None if ground_truth is None else read_truth(ground_truth)
+    values = attribute.values
     if truth is not None and ground_truth is not None:
         check_pools(truth, values, ground_truth)
     if threshold is None and scenario.attack is not None:
@@ -99,73 +74,75 @@ def attack_tuples(
         scenario = with_overrides(scenario, observations=observations)
     days = list(scenario.attack.observations) if scenario.attack else None
     mechanism = build_multidimensional(scenario)
+    tally = AttributeTally([entry.name for entry in scenario.adversaries], values, days, threshold)
     with ExitStack() as stack:
         written = None if target is None else stack.enter_context(writing(target, raw=raw))
-        table = _read(reports, scenario, mechanism, options, progress)
-        frame, results = _attacked(scenario, mechanism, table, days, threshold, seed, engine)
+        table = read_tuple_table(reports, scenario, mechanism, options, progress)
+        frame = _attacked(scenario, mechanism, table, days, threshold, tally, seed, engine)
         if written is not None:
             written.write(0, frame)
         evaluation = [] if truth is None else evaluate(frame.lazy(), truth, seed)
+    miscalibrated = [one.violation for one in evaluation if one.calibrated is False]
+    for line in miscalibrated:
+        warnings.warn(line, stacklevel=3)
+    # log-odds are those of the attribute
+    ranked = frame.drop(list(pool_columns(scenario)))
     return Inferred(
-        users=len(table.users),
+        users=tally.users,
         reports=int(table.lengths.sum()),
         pools=list(values),
         threshold=threshold,
-        results=results,
+        results=tally.results(),
         preview=frame.head(PREVIEW_ROWS).rows(named=True),
-        top=top_users(frame, top).rows(named=True),
+        top=top_users(ranked, top).rows(named=True),
         evaluation=evaluation,
         estimated=[entry.name for entry in scenario.adversaries if entry.popularity == "estimated"],
-        violations=[one.violation for one in evaluation if one.calibrated is False],
+        attribute=attribute.name,
+        exposure=tally.exposure(),
+        violations=miscalibrated,
     )
 
 
-def _read(
-    reports: Data, scenario: Scenario, mechanism: Multidimensional, options: SourceOptions, progress: Progress
-) -> _Table:
-    """Read all reports, and put those of a user together; users are in order of the hash of their names."""
-    universes = {part.name: part.universe() for part in scenario.parts}
-    own = tuple_columns(mechanism, universes)
-    # the column of the sampled attribute has no objects
-    known = {**dict.fromkeys(own, next(iter(universes.values()))), **universes}
-    rows = rows_within(MEMORY_BYTES / 8, 2 * row_bytes(own))
-    names: list[pl.Series] = []
-    parts: dict[str, list[Any]] = {name: [] for name in own}
-    with opened(reports, report_names(own), options) as source:
-        for users, block in blocks(source, own, known, rows=rows):
-            names.append(users.cast(pl.String))
-            for name, column in block.items():
-                parts[name].append(column.copy())
-            progress.tick(len(users))
-    with located(file=label_of(reports)):
-        if not names:
-            raise InputError("must have reports", value=0)
-        everyone = pl.concat(names)
-        distinct = everyone.unique().sort()
-        hashes = name_hashes(distinct)
-        order = np.argsort(hashes, kind="stable")
-        distinct, hashes = distinct.gather(order), hashes[order]
-        place = pl.DataFrame({"user": distinct, "place": np.arange(len(distinct))})
-        index = pl.DataFrame({"user": everyone}).join(place, on="user", how="left", maintain_order="left")["place"]
-        rows_of = np.argsort(index.to_numpy(), kind="stable")
-        columns = {name: np.concatenate(some)[rows_of] for name, some in parts.items()}
-        if isinstance(mechanism, SMP):
-            # it checks that other columns are empty
-            mechanism.log_weights(columns)
-    lengths = np.bincount(index.to_numpy(), minlength=len(distinct)).astype(np.int64)
-    return _Table(users=distinct, hashes=hashes, reports=columns, lengths=lengths)
+def checked_target(
+    scenario: Scenario, out: str | PathLike[str] | None, overwrite: bool, reports: Data, *others: Any
+) -> Path | None:
+    """Return the file of the table to write, if any; refuse what cannot be attacked or written."""
+    if not scenario.adversaries:
+        raise scenario.missing("[adversary]")
+    target = None if out is None else Path(out)
+    if target is not None:
+        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*local_paths(reports), *others))
+    assert scenario.attribute is not None
+    names = [*pool_columns(scenario), *(f"posterior.{value}" for value in scenario.attribute.values)]
+    for name in names:
+        if names.count(name) > 1:
+            rule = "columns of values and of pools must have different names"
+            raise InputError(rule, file=scenario.file, value=name, remedy="rename a collection, a pool or a value")
+    return target
+
+
+def pool_columns(scenario: Scenario) -> list[str]:
+    """Return the columns of the posteriors of pools, collection after collection."""
+    return [f"posterior.{part.name}.{pool}" for part in scenario.parts for pool in part.universe().pool_names]
+
+
+def pool_values(scenario: Scenario, pools: Sequence[Floats]) -> dict[str, Floats]:
+    """Return these columns, from posteriors (..., pools) of each collection."""
+    every = (own[..., i] for own in pools for i in range(own.shape[-1]))
+    return dict(zip(pool_columns(scenario), every, strict=True))
 
 
 def _attacked(
     scenario: Scenario,
     mechanism: Multidimensional,
-    table: _Table,
+    table: TupleTable,
     days: list[int] | None,
     threshold: float | None,
+    tally: AttributeTally,
     seed: int,
     engine: Local,
-) -> tuple[pl.DataFrame, list[GuessSummary]]:
-    """Return the table of posteriors of the attribute, by user, adversary and day, and its summaries."""
+) -> pl.DataFrame:
+    """Return the table of posteriors by user, adversary and day; add the guesses to the tally."""
     assert scenario.attribute is not None
     values, keys = scenario.attribute.values, user_keys(seed, table.hashes)
     devices, limits = scenario.devices, [ALL]
@@ -173,42 +150,27 @@ def _attacked(
         rate = (devices.reports_per_day or 1.0) * devices.sampling_rate
         limits = [min(int(count), devices.cap or ALL) for count in events_by(np.asarray(days), rate)]
     counts = np.minimum(np.array(limits)[None], table.lengths[:, None])
-    assumed = [list(_adversaries(scenario, part, c, mechanism, table, seed)) for c, part in enumerate(scenario.parts)]
-    frames, results = [], []
-    for a, entry in enumerate(scenario.adversaries):
-        links = [assumed_link(scenario, c, a) for c in range(mechanism.d)]
-        prior = attribute_prior(entry.prior, values)
-        own = [adversaries[a] for adversaries in assumed]
-        evidence = _evidence(mechanism, own, links, prior, table, counts, engine)
-        with np.errstate(divide="ignore"):
-            posterior = normalized(np.log(evidence) + np.log(prior), prior)
-        guess, confidence = guesses(posterior, keys, counts)
-        names = pl.Series([*values, None], dtype=pl.String)
-        for o, day in enumerate(days or [None]):
-            chosen = np.full(len(keys), True) if threshold is None else confidence[:, o] >= threshold
-            tally = np.bincount(guess[chosen, o], minlength=len(values)).tolist()
-            results.append(
-                GuessSummary(
-                    adversary=entry.name,
-                    n=day,
-                    reports=int(counts[:, o].sum()),
-                    confidence=float(confidence[:, o].mean()),
-                    confident_at_threshold={
-                        level: int((confidence[:, o] >= level).sum()) for level in with_threshold(threshold)
-                    },
-                    guesses=dict(zip(values, tally, strict=True)),
-                    no_guess=int((~chosen).sum()),
-                    baseline=1 / len(values),
-                )
-            )
+    tally.users += len(keys)
+    # an answer without noise, of which no adversary is in doubt
+    known = sampled_counts(table, counts, mechanism.d) if isinstance(mechanism, SMP) else []
+    names, frames = pl.Series([*values, None], dtype=pl.String), []
+    for a, adversaries in enumerate(tuple_adversaries(scenario, mechanism, table, seed)):
+        found = TupleReader.of(scenario, a, mechanism, adversaries).beliefs(table, counts, engine)
+        guess, confidence = guesses(found.attribute, keys, counts)
+        chosen = np.full(guess.shape, True) if threshold is None else confidence >= threshold
+        surest = np.maximum.accumulate(confidence, axis=1)
+        for o in range(len(limits)):
+            at = DayGuesses(counts[:, o], guess[:, o], confidence[:, o], chosen[:, o])
+            tally.add(a, o, at, surest[:, o])
             frame = pl.DataFrame(
                 {
                     "user": table.users,
-                    "adversary": pl.repeat(entry.name, len(keys), eager=True),
+                    "adversary": pl.repeat(scenario.adversaries[a].name, len(keys), eager=True),
                     "n": counts[:, o].astype(np.int32),
-                    "guess": names.gather(np.where(chosen, guess[:, o], len(values))),
+                    "guess": names.gather(np.where(chosen[:, o], guess[:, o], len(values))),
                     "confidence": confidence[:, o],
-                    **{f"posterior.{name}": posterior[:, o, i] for i, name in enumerate(values)},
+                    **{f"posterior.{name}": found.attribute[:, o, i] for i, name in enumerate(values)},
+                    **_about_collections(scenario, found, known, o),
                     "order": np.arange(len(keys)),
                     "place": np.full(len(keys), a),
                 }
@@ -216,85 +178,17 @@ def _attacked(
             # a day without further reports repeats the one before
             more = np.full(len(keys), True) if o == 0 else counts[:, o] > counts[:, o - 1]
             frames.append(frame.filter(pl.Series(more)))
-    return pl.concat(frames).sort("order", "place", "n").drop("order", "place"), results
+    return pl.concat(frames).sort("order", "place", "n").drop("order", "place")
 
 
-def _adversaries(
-    scenario: Scenario, part: Scenario, index: int, mechanism: Multidimensional, table: _Table, seed: int
-) -> Iterator[Adversary]:
-    """Yield the adversaries of one collection."""
-    universe = part.universe()
-    popularity = part.true_popularity(universe) if part.popularity_table else None
-    oracle, own = attribute_oracle(part, mechanism)
-    estimated = None
-    for i, entry in enumerate(own.adversaries):
-        if entry.popularity == "estimated" and entry.estimate_from is None:
-            if estimated is None:
-                estimated = attribute_frequencies(mechanism, table.reports)[part.name].popularity
-            yield adversary_of(entry, universe, [estimated])
-        else:
-            with located(file=scenario.file, place=f"collection[{index}]"):
-                yield build_adversary(own, i, universe, popularity, oracle, collection_seed(seed, index), map)
-
-
-def _evidence(
-    mechanism: Multidimensional,
-    adversaries: Sequence[Adversary],
-    links: Sequence[Floats],
-    prior: Floats,
-    table: _Table,
-    counts: Integers,
-    engine: Local,
-) -> Floats:
-    """Return (users, observations, values) the evidence about the attribute after these numbers of reports."""
-    size, every = len(table.users), np.ones(mechanism.d, dtype=bool)
-    hidden = TupleAttack(mechanism, adversaries) if isinstance(mechanism, SampledWithFakes) else None
-    believed, out = believed_pools(links, prior), np.empty((*counts.shape, len(prior)))
-
-    def some(start: int) -> None:
-        users = range(start, min(start + CHUNK_USERS, size))
-        reports, lengths, at = table.some(users), table.lengths[start : users.stop], counts[start : users.stop]
-        if hidden is None:
-            out[start : users.stop] = _by_collection(mechanism, adversaries, links, reports, lengths, at)
-            return
-        terms, first = hidden.terms(reports), 0
-        for user, length in zip(users, lengths.tolist(), strict=True):
-            # later reports do not count
-            last = first + int(counts[user].max())
-            found = hidden.evidence([own[first:last] for own in terms])
-            out[user] = subset_evidence(found[counts[user]], links, believed, every)
-            first += length
-
-    for _ in engine.map(some, range(0, size, CHUNK_USERS)):
-        pass
-    return out
-
-
-def _by_collection(
-    mechanism: Multidimensional,
-    adversaries: Sequence[Adversary],
-    links: Sequence[Floats],
-    reports: Reports,
-    lengths: Integers,
-    counts: Integers,
-) -> Floats:
-    """Return the evidence of reports of single collections, SPL and SMP: the product over collections."""
-    user = np.repeat(np.arange(len(lengths)), lengths)
-    number = np.arange(len(user)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    found: Floats = np.ones((*counts.shape, len(links[0])))
-    for c, (part, adversary, link) in enumerate(zip(mechanism.parts, adversaries, links, strict=True)):
-        own = np.ones(len(user), dtype=bool) if not isinstance(mechanism, SMP) else reports[SAMPLED] == c
-        sent = np.zeros((len(lengths), int(lengths.max()) + 1), dtype=np.int64)
-        np.add.at(sent, (user[own], number[own] + 1), 1)
-        sent = np.cumsum(sent, axis=1)
-        sizes = sent[:, -1]
-        weights, _ = stacked_pool_weights([adversary])
-        mass = np.zeros((len(lengths), max(1, int(sizes.max())), weights.width))
-        mass[user[own], sent[user[own], number[own]]] = part.randomizer.mass(
-            part.own({part.name: reports[part.name][own]}), weights
-        )
-        posterior = posterior_block(part.randomizer, adversary, mass, sizes)
-        rows = np.take_along_axis(sent, counts, axis=1)
-        evidence = linked(np.take_along_axis(posterior, rows[:, :, None], axis=1), link)
-        found = found * evidence
-    return found
+def _about_collections(
+    scenario: Scenario, found: TupleBeliefs, known: Sequence[Integers], o: int
+) -> dict[str, Floats | Integers | pl.Series]:
+    """Return the columns about each collection on one day: its pools, and how many reports sampled it."""
+    columns: dict[str, Any] = pool_values(scenario, [own[:, o] for own in found.pools])
+    for c, part in enumerate(scenario.parts):
+        if found.sampled is not None:
+            columns[SAMPLED_SHARE + part.name] = pl.Series(found.sampled[:, o, c]).fill_nan(None)
+        if known:
+            columns[f"n.{part.name}"] = known[c][:, o].astype(np.int32)
+    return columns
