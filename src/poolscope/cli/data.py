@@ -83,7 +83,10 @@ def traces(
 @command("poolscope obfuscate traces.parquet --scenario mine.toml --out reports.parquet")
 def obfuscate(
     traces: Annotated[
-        list[str], typer.Argument(metavar="TRACES", help=f"Traces with columns user, object: {SOURCES}.")
+        list[str],
+        typer.Argument(
+            metavar="TRACES", help=f"Traces with columns user, object, or one for each collection of tuples: {SOURCES}."
+        ),
     ],
     scenario: ScenarioOption,
     out: Annotated[

@@ -166,12 +166,13 @@ def users_of(batch: Batch, dtype: pl.DataType | None = None) -> pl.Series:
 
 
 def report_frame(
-    users: pl.Series, reports: Reports, columns: Columns, universe: Universe, *, text: bool
+    users: pl.Series, reports: Reports, columns: Columns, universe: Universe | Mapping[str, Universe], *, text: bool
 ) -> pl.DataFrame:
-    """Return reports as the rows of a file."""
+    """Return reports as the rows of a file; columns of tuples have a universe each."""
     frame = {USER: users.rename(USER)}
     for called, (name, column) in in_file(columns, text=text).items():
-        frame[called] = COLUMN_FORMATS[column.kind].written(reports[name], column, universe, text)
+        own = universe if isinstance(universe, Universe) else universe[name]
+        frame[called] = COLUMN_FORMATS[column.kind].written(reports[name], column, own, text)
     return pl.DataFrame(frame)
 
 

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.arguments import checked
-from poolscope.core.arrays import Integers
+from poolscope.core.arrays import Integers, Keys, Objects
 from poolscope.core.errors import located
 from poolscope.core.executors import Local
 from poolscope.core.machine import check_disk
@@ -32,15 +32,15 @@ from poolscope.core.tables import (
     opened,
     writing,
 )
+from poolscope.core.tables.sources import Alternatives
 from poolscope.devices.policy import ReportingPolicy
-from poolscope.mechanisms.protocols import ReportColumn
+from poolscope.devices.protocols import fresh_keys
+from poolscope.mechanisms.protocols import ReportColumn, Reports
 from poolscope.population.universe import Universe
 from poolscope.reports.files import MEMORY_BYTES, blocks, numeric_columns, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_device, build_mechanism, build_policy
+from poolscope.scenario.multidimensional import build_multidimensional, column_universes, tuple_columns
 from poolscope.scenario.scenario import Scenario
-
-#: Columns of traces.
-TRACE_NAMES = (("user",), ("object",))
 
 #: Rows of a block of the file, and of a piece that a thread processes within its cache.
 BLOCK_ROWS, PIECE_ROWS = 1 << 19, 1 << 15
@@ -65,11 +65,33 @@ class Obfuscated:
 
 
 class _TraceBlock(NamedTuple):
+    """Some rows of traces; objects are (rows,), or (rows, collections) of tuples."""
+
     number: int
     names: pl.Series
     users: NDArray[np.int64]
     event_index: NDArray[np.int64]
     objects: NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Client:
+    """What devices read and send.
+
+    traces : the columns of objects; universes : of each column of traces and reports; columns : those of reports;
+    send : draws the reports from objects, keys of users, and event indices.
+    """
+
+    traces: tuple[str, ...]
+    universes: Mapping[str, Universe]
+    columns: Mapping[str, ReportColumn]
+    policy: ReportingPolicy
+    send: Callable[[Objects, Keys, Objects], Reports]
+
+    @property
+    def trace_names(self) -> Alternatives:
+        """The columns of a file of traces, each by its possible names."""
+        return [("user",), *((name,) for name in self.traces)]
 
 
 @checked
@@ -97,7 +119,8 @@ def obfuscate(
 
     Parameters
     ----------
-    traces : a table ``user``, ``object``, of any size, from any source of `attack`.
+    traces : a table ``user``, ``object``, of any size, from any source of `attack`. With ``[multidimensional]``, a
+        table ``user`` and an object of each collection, in a column of its name; reports are then tuples.
     columns, time, allow_network, query : as of `attack`.
     out : the reports, Parquet or CSV by its ending, or an address as of `attack`.
     out_table, overwrite : as of `attack`.
@@ -115,14 +138,12 @@ def obfuscate(
     options = SourceOptions.of(columns, time, allow_network, query)
     inputs = scenario.input_paths(*local_paths(traces))
     place = destination_of(out, out_table, options, data=traces, overwrite=overwrite, inputs=inputs)
-    universe = scenario.universe()
-    mechanism = build_mechanism(scenario, universe)
-    own = mechanism.report_columns
-    device, policy = build_device(scenario, mechanism), build_policy(scenario)
+    client = _client_of(scenario)
+    own = client.columns
     engine, numeric = engine or Local(), numeric_columns(own)
     with (
         delivered(place) as target,
-        opened(traces, TRACE_NAMES, options, beside=place.folder) as source,
+        opened(traces, client.trace_names, options, beside=place.folder) as source,
         writing(target, compression="uncompressed", raw=raw, numeric=numeric) as written,
     ):
         user_numbers = UserNumbers(source.check_names)
@@ -135,28 +156,52 @@ def obfuscate(
             frames = []
             for start in range(0, max(1, len(some.users)), PIECE_ROWS):
                 chunk = slice(start, start + PIECE_ROWS)
-                made = device.send(some.objects[chunk], user_keys(seed, some.users[chunk]), some.event_index[chunk])
-                frames.append(report_frame(some.names[chunk], made, own, universe, text=written.text))
+                made = client.send(some.objects[chunk], user_keys(seed, some.users[chunk]), some.event_index[chunk])
+                frames.append(report_frame(some.names[chunk], made, own, client.universes, text=written.text))
             written.write(some.number, pl.concat(frames))
             return len(some.users)
 
         rows = rows_within(MEMORY_BYTES / engine.threads, BYTES_FACTOR[written.text] * row_bytes(own))
         reports = 0
-        events = _events(source, universe, user_numbers, min(rows, BLOCK_ROWS))
-        for count in engine.map(part, _reported(events, policy, seed)):
+        events = _events(source, client, user_numbers, min(rows, BLOCK_ROWS))
+        for count in engine.map(part, _reported(events, client.policy, seed)):
             reports += count
             progress.tick(count)
     return Obfuscated(users=len(user_numbers), reports=reports)
 
 
-def _events(source: Source, universe: Universe, user_numbers: UserNumbers, rows: int) -> Iterator[_TraceBlock]:
+def _client_of(scenario: Scenario) -> _Client:
+    """Return the client of a scenario: of one collection, or of tuples."""
+    if scenario.multidimensional:
+        tuples, universes = build_multidimensional(scenario), {part.name: part.universe() for part in scenario.parts}
+        columns = tuple_columns(tuples, universes)
+        return _Client(
+            traces=tuple(universes),
+            universes=column_universes(columns, universes),
+            columns=columns,
+            policy=build_policy(scenario.parts[0]),
+            send=lambda objects, users, event_index: tuples.report(objects, fresh_keys(users, event_index)),
+        )
+    universe = scenario.universe()
+    mechanism = build_mechanism(scenario, universe)
+    return _Client(
+        traces=("object",),
+        universes=dict.fromkeys(("object", *mechanism.report_columns), universe),
+        columns=mechanism.report_columns,
+        policy=build_policy(scenario),
+        send=build_device(scenario, mechanism).send,
+    )
+
+
+def _events(source: Source, client: _Client, user_numbers: UserNumbers, rows: int) -> Iterator[_TraceBlock]:
     """Read the traces in blocks, with the number of each user and event."""
     event_index = EventCounter()
-    columns = {"object": ReportColumn("object", universe.size)}
+    columns = {name: ReportColumn("object", client.universes[name].size) for name in client.traces}
     # no buffer is reused: a thread works on a block while the next is read
-    for number, (names, block) in enumerate(blocks(source, columns, universe, rows=rows, reuse=False)):
+    for number, (names, block) in enumerate(blocks(source, columns, client.universes, rows=rows, reuse=False)):
         users = user_numbers.number(names)
-        yield _TraceBlock(number, names, users, event_index.of(users), block["object"])
+        objects = block["object"] if len(columns) == 1 else np.stack([block[name] for name in columns], axis=1)
+        yield _TraceBlock(number, names, users, event_index.of(users), objects)
 
 
 def _reported(parts: Iterator[_TraceBlock], policy: ReportingPolicy, seed: int) -> Iterator[_TraceBlock]:
