@@ -12,6 +12,7 @@ from cases.command_line import poolscope
 from poolscope.cli.schemas import schema_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rs-fd.toml"
+SUPPORTED = "tuples are for audit, check, obfuscate, estimate and attack"
 REPORTS = "user,emoji,domain,word\n" + "ann,0,1,0\n" * 12 + "bob,2,3,1\n" * 12
 
 
@@ -138,7 +139,11 @@ def test_attack_shows_one_user(folder):
         (["attack", "reports.csv", "--link-fdr", "0.1"], "--link-fdr: cannot be combined with [multidimensional]"),
         (["attack", "--reports", "emoji=reports.csv"], "has one report for all collections; give one table"),
         (["estimate", "reports.csv", "--method", "ibu"], "method: must be linear with [multidimensional]"),
-        (["inspect", "reports.csv"], "must have tables [universe] and [mechanism]"),
+        (["inspect", "reports.csv"], f"must not have a table [multidimensional]; {SUPPORTED}"),
+        (
+            ["estimate", "reports.csv", "--collection", "emoji"],
+            "--collection: cannot be combined with [multidimensional], got 'emoji'; one report is for all collections",
+        ),
     ],
 )
 def test_what_is_not_supported_is_one_line(folder, arguments, message):
@@ -149,15 +154,19 @@ def test_what_is_not_supported_is_one_line(folder, arguments, message):
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "message"),
     [
-        ["compare", "mine.toml", "--mechanism", "grr", "--epsilon", "1"],
-        ["advise", "mine.toml", "--max-exposed", "0.1"],
-        ["sweep", "mine.toml", "--vary", "mechanism.epsilon=1,2", "--out", "runs"],
-        ["audit", "mine.toml", "--epsilon", "1"],
+        (["compare", "mine.toml", "--mechanism", "grr", "--epsilon", "1"], SUPPORTED),
+        (["advise", "mine.toml", "--max-exposed", "0.1"], SUPPORTED),
+        (["sweep", "mine.toml", "--vary", "mechanism.epsilon=1,2", "--out", "runs"], SUPPORTED),
+        (["fit", "mine.toml", "reports.csv"], SUPPORTED),
+        (["audit", "mine.toml", "--epsilon", "1"], "--epsilon requires a single collection; set epsilon of each"),
     ],
 )
-def test_other_commands_refuse_tuples(folder, arguments):
+def test_other_commands_refuse_tuples(folder, arguments, message):
+    before = sorted(folder.iterdir())
     done = poolscope(*arguments, cwd=folder)
     assert done.returncode == 2, done.stdout
+    assert done.stderr.strip().endswith(message)
     assert len(done.stderr.strip().splitlines()) == 1
+    assert sorted(folder.iterdir()) == before

@@ -133,6 +133,12 @@ OnUncertain = Annotated[
 Junit = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the conditions as JUnit XML to this .xml file.")
 ]
+CollectionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--collection", metavar="NAME", help="Choose this collection, where the scenario has several [[collection]]."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON; texts go to the standard error stream.")]
 Attacks = Annotated[
     str | None,

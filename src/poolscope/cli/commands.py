@@ -20,6 +20,7 @@ from poolscope.cli.app import (
     DEBUG,
     MECHANISMS,
     Attacks,
+    CollectionOption,
     EngineOption,
     FailIf,
     Json,
@@ -150,6 +151,7 @@ def check(
     gate: Annotated[
         bool, typer.Option("--gate", help="Let a correct mechanism fail 1 check in 10,000 at most, instead of 5%.")
     ] = False,
+    collection: CollectionOption = None,
     fail_if: FailIf = None,
     on_uncertain: OnUncertain = "fail",
     junit: Junit = None,
@@ -161,12 +163,12 @@ def check(
     with working("Checking", "reports") as work:
         from poolscope.cli.check import as_gate, names_in, print_verdict
         from poolscope.cli.gates import Gates
+        from poolscope.cli.parts import load_part
         from poolscope.kernels.compilation import watched
-        from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.check.check import check
         from poolscope.workflows.check.verdict import Verdict
 
-        loaded = load_scenario(scenario)
+        loaded = load_part(scenario, collection)
         gates = Gates.parse("check", loaded.name, fail_if, on_uncertain, junit, as_json, alone=True)
         gates.check(Verdict)
         work.stage("Sampling and testing reports")

@@ -12,6 +12,7 @@ from poolscope.cli.app import (
     SOURCES,
     AllowNetwork,
     Attacks,
+    CollectionOption,
     Columns,
     EngineOption,
     Json,
@@ -93,6 +94,7 @@ def obfuscate(
         str, typer.Option(metavar="REPORTS", help="Write reports to this .parquet or .csv file, or address.")
     ],
     seed: Annotated[int, typer.Option(help="Set the seed of the mechanism.")] = 0,
+    collection: CollectionOption = None,
     column: Columns = None,
     time: Time = None,
     query: Query = None,
@@ -108,14 +110,15 @@ def obfuscate(
     with working("Writing", "reports") as work:
         from poolscope.cli.files import output_name, print_obfuscated
         from poolscope.cli.gates import print_result
+        from poolscope.cli.parts import load_part_and_seed
         from poolscope.kernels.compilation import watched
-        from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.obfuscate import obfuscate
 
+        loaded, seed = load_part_and_seed(scenario, collection, seed)
         with watched(work.compiling):
             made = obfuscate(
                 one_or_many(traces),
-                load_scenario(scenario),
+                loaded,
                 out,
                 seed,
                 **reading_options(column, time, query, allow_network),
@@ -382,6 +385,7 @@ def estimate(
             metavar="linear|regression|ridge|ibu", help="Choose the estimator.  [default: the one for the mechanism]"
         ),
     ] = None,
+    collection: CollectionOption = None,
     column: Columns = None,
     time: Time = None,
     query: Query = None,
@@ -397,14 +401,14 @@ def estimate(
     with working("Reading", "reports") as work:
         from poolscope.cli.files import output_name, print_estimate
         from poolscope.cli.gates import print_result
+        from poolscope.cli.parts import load_part
         from poolscope.kernels.compilation import watched
-        from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.estimate import estimate
 
         with watched(work.compiling):
             found = estimate(
                 one_or_many(reports),
-                load_scenario(scenario),
+                load_part(scenario, collection),
                 out,
                 **reading_options(column, time, query, allow_network),
                 method=method,

@@ -11,6 +11,7 @@ from rich.text import Text
 from poolscope.cli.app import (
     SOURCES,
     AllowNetwork,
+    CollectionOption,
     Columns,
     EngineOption,
     Json,
@@ -37,6 +38,7 @@ def inspect(
     reports: Annotated[list[str], typer.Argument(metavar="REPORTS...", help=f"Reports: {SOURCES}.")],
     scenario: ScenarioOption,
     pools: Annotated[Path | None, typer.Option(help="Use other pools: a table object,pool.")] = None,
+    collection: CollectionOption = None,
     column: Columns = None,
     time: Time = None,
     query: Query = None,
@@ -49,11 +51,11 @@ def inspect(
     from poolscope.cli.progress import working
 
     with working("Inspecting", "reports") as work:
+        from poolscope.cli.parts import load_part
         from poolscope.cli.progress import running
-        from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.attack.inspection import inspect
 
-        loaded = load_scenario(scenario)
+        loaded = load_part(scenario, collection)
         with running(work, engine, scheduler) as own:
             found = inspect(
                 one_or_many(reports),

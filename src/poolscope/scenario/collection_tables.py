@@ -245,10 +245,15 @@ def _check_prior(prior: Any, values: tuple[str, ...], place: str) -> None:
                 raise rejection("is missing", key=f"{place}.pools.{name}")
 
 
-def several_collections(file: str) -> InputError:
-    """Return the error of a command that takes a single collection."""
-    remedy = "several collections are for audit, attack, advise and explore; write one of them as a scenario"
-    return InputError("must have tables [universe] and [mechanism]", file=file, remedy=remedy)
+def several_collections(scenario: Any) -> InputError:
+    """Return the error of what takes a single collection with a mechanism of its own."""
+    if scenario.multidimensional:
+        return tuples_unsupported(scenario.file)
+    remedy = (
+        "several collections are for audit, attack, advise and explore; obfuscate, inspect, estimate and check take "
+        "one by name: `collection`, or Scenario.parts in Python"
+    )
+    return InputError("must have tables [universe] and [mechanism]", file=scenario.file, remedy=remedy)
 
 
 def setting_of_each(name: str, file: str) -> InputError:
@@ -259,7 +264,7 @@ def setting_of_each(name: str, file: str) -> InputError:
 
 def tuples_unsupported(file: str) -> InputError:
     """Return the error of a command that takes no ``[multidimensional]``."""
-    remedy = "tuples are for audit, check, estimate and attack"
+    remedy = "tuples are for audit, check, obfuscate, estimate and attack"
     return InputError("must not have a table [multidimensional]", file=file, remedy=remedy)
 
 

@@ -190,7 +190,7 @@ class Scenario(TomlTable):
     def mechanism(self) -> MechanismTable:
         """The table ``[mechanism]``; an error where there are several collections, each with its own."""
         if self.mechanism_table is None:
-            raise several.several_collections(self.file)
+            raise several.several_collections(self)
         return self.mechanism_table
 
     @cached_property
@@ -248,7 +248,7 @@ class Scenario(TomlTable):
     def universe(self) -> Universe:
         """Return the universe of ``[universe]``; a file of objects is read once."""
         if self.collections:
-            raise several.several_collections(self.file)
+            raise several.several_collections(self)
         return self._objects[0]
 
     def game(self, seed: int, threads: Map = map) -> Game:

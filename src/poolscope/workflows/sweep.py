@@ -36,6 +36,7 @@ from poolscope.metrics.provenance import Provenance, provenance_of
 from poolscope.metrics.records import summarize
 from poolscope.scenario.attacks import AttackSpec, attack_name
 from poolscope.scenario.build import build_game, build_mechanism, mechanism_changes
+from poolscope.scenario.collection_tables import several_collections
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.run_folder import PlayedScenario, input_files
 from poolscope.workflows.compare import users_of
@@ -173,6 +174,8 @@ def sweep(
     """
     engine, target = as_engine(engine), None if out is None else Path(out)
     check_count("users", users)
+    if scenario.collections:
+        raise several_collections(scenario)
     cells = list(_cells(scenario, vary, _seeds(seeds), attacks))
     count = users_of(build_game(cells[0].scenario, cells[0].seed, engine.map, attacks=attacks), users, scenario)
     plan = SweepPlan(

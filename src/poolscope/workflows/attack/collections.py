@@ -91,9 +91,9 @@ def attack_collections(
     Examples
     --------
     >>> scenario = ps.load_scenario("apple-collections")
-    >>> for name, part in zip(["emojis", "domains"], scenario.parts):
-    ...     _ = open(f"{name}.csv", "w").write("user,object\\n" + "ann,3\\n" * 30 + "bob,5\\n" * 30)
-    ...     _ = ps.obfuscate(f"{name}.csv", part, f"{name}.parquet", seed=1)
+    >>> for seed, part in enumerate(scenario.parts):
+    ...     _ = open(f"{part.name}.csv", "w").write("user,object\\n" + "ann,3\\n" * 30 + "bob,5\\n" * 30)
+    ...     _ = ps.obfuscate(f"{part.name}.csv", part, f"{part.name}.parquet", seed=seed)
     >>> found = ps.attack_collections({"emojis": "emojis.parquet", "domains": "domains.parquet"}, scenario)
     >>> found.users, found.reports, found.pools[0]
     (2, 120, 'left')
