@@ -16,6 +16,10 @@ ODDS = 9
 
 RECORDED = json.loads((Path(__file__).parent / "multi_freq_ldpy.json").read_text())
 
+#: Reports of RS+RFD, which multi-freq-ldpy lacks, and their estimates by the code of its paper, risks-ldp. A loop of our
+#: own sampled attributes and fakes, with the randomizers of risks-ldp.
+RISKS = json.loads((Path(__file__).parent / "risks_ldp.json").read_text())
+
 
 class Case:
     """A mechanism and the arguments of its oracle."""
@@ -75,9 +79,9 @@ def entry_of(text):
     return [int(bit) for bit in text] if isinstance(text, str) else text
 
 
-def recorded_reports(name):
+def recorded_reports(name, recorded=RECORDED):
     """Reports that multi-freq-ldpy made, as it returns them; (attribute, entry) of SMP."""
-    return [[entry_of(entry) for entry in report] for report in RECORDED["protocols"][name]["reports"]]
+    return [[entry_of(entry) for entry in report] for report in recorded["protocols"][name]["reports"]]
 
 
 def recorded_mechanism(name):

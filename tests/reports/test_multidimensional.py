@@ -9,6 +9,7 @@ from cases.multidimensional import (
     CASES,
     ODDS,
     RECORDED,
+    RISKS,
     normalized,
     recorded_mechanism,
     recorded_reports,
@@ -118,6 +119,17 @@ def test_recorded_reports_are_estimated_as_multi_freq_ldpy_does(name):
     found = attribute_frequencies(mechanism, reports_from_tuples(mechanism, recorded_reports(name)))
     assert RECORDED["version"] == "0.2.5"
     for estimate, expected in zip(found.values(), RECORDED["protocols"][name]["estimates"], strict=True):
+        np.testing.assert_allclose(normalized(estimate.counts / estimate.reports), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", RISKS["protocols"])
+def test_recorded_reports_of_rs_rfd_are_estimated_as_by_the_code_of_its_paper(name):
+    attributes = {f"a{j}": size for j, size in enumerate(RISKS["sizes"])}
+    priors = dict(zip(attributes, RISKS["priors"], strict=True))
+    randomizer, claimed = name.split()[1], RISKS["epsilon"]
+    mechanism = RSRFD.claiming(attributes, claimed_epsilon=claimed, randomizer=randomizer, priors=priors)
+    found = attribute_frequencies(mechanism, reports_from_tuples(mechanism, recorded_reports(name, RISKS)))
+    for estimate, expected in zip(found.values(), RISKS["protocols"][name]["estimates"], strict=True):
         np.testing.assert_allclose(normalized(estimate.counts / estimate.reports), expected, rtol=0, atol=1e-12)
 
 
