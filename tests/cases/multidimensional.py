@@ -16,8 +16,8 @@ ODDS = 9
 
 RECORDED = json.loads((Path(__file__).parent / "multi_freq_ldpy.json").read_text())
 
-#: Reports of RS+RFD, which multi-freq-ldpy lacks, and their estimates by the code of its paper, risks-ldp. A loop of our
-#: own sampled attributes and fakes, with the randomizers of risks-ldp.
+#: Reports of RS+RFD, which multi-freq-ldpy lacks, and their estimates by the code of its paper, risks-ldp. A loop of
+#: our own sampled attributes and fakes, with the randomizers of risks-ldp.
 RISKS = json.loads((Path(__file__).parent / "risks_ldp.json").read_text())
 
 
