@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from cases import tuples
 from cases.report_files import command, scenario_of, small_attack, write_traces
 from cases.synthetic import SEED
 
@@ -92,7 +93,7 @@ def test_the_examples_of_the_documentation(tmp_path, monkeypatch):
     reference = Path(__file__).parents[2] / "docs" / "reference"
     page = "".join((reference / name).read_text() for name in ("scenario.md", "files.md"))
     examples = dict(re.findall(r"^`([\w.]+)`\n```\w+\n(.*?)```", page, flags=re.DOTALL | re.MULTILINE))
-    assert set(examples) == {"scenario.toml", "objects.csv", "traces.csv", "reports.csv"}
+    assert set(examples) == {"scenario.toml", "objects.csv", "traces.csv", "tuples.csv", "reports.csv"}
     for name, text in examples.items():
         Path(name).write_text(text)
     assert command("attack", "reports.csv", "--scenario", "scenario.toml", "--out", "posteriors.csv") == 0
@@ -104,6 +105,10 @@ def test_the_examples_of_the_documentation(tmp_path, monkeypatch):
     # an estimate is a file of objects
     Path("again.toml").write_text(examples["scenario.toml"].replace("objects.csv", "popularity.csv"))
     assert command("attack", "made.csv", "--scenario", "again.toml", "--pools", "popularity.csv") == 0
+    # objects of two collections
+    Path("tuples.toml").write_text(tuples.scenario("rs+fd").text)
+    assert command("obfuscate", "tuples.csv", "--scenario", "tuples.toml", "--out", "sent.csv") == 0
+    assert command("attack", "sent.csv", "--scenario", "tuples.toml") == 0
 
 
 def test_names_are_no_markup(tmp_path, monkeypatch, capsys):
