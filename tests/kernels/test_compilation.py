@@ -1,13 +1,16 @@
 """When kernels are compiled, and where they are cached."""
 
+import ast
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from numba import njit
 
+import poolscope
 from poolscope.kernels.compilation import BackgroundCompile
 
 CALL = """
@@ -106,3 +109,43 @@ def test_the_posterior_is_compiled_aside_as_the_game_calls_it(tmp_path):
     command = [sys.executable, "-c", call]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.split() == ["0", "1"]
+
+
+def inner_functions():
+    """The kernels that have no entry for Python, by module."""
+    found = {}
+    for path in (Path(poolscope.__file__).parent / "kernels").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and {ast.unparse(d) for d in node.decorator_list} & INNER:
+                found.setdefault(f"poolscope.kernels.{path.stem}", set()).add(node.name)
+    return found
+
+
+INNER = {"inner", "inner_unchecked"}
+
+
+def test_no_inner_kernel_is_used_outside_of_kernels():
+    """A call from Python would crash."""
+    inner = inner_functions()
+    assert "_multiply_and_sum" in inner["poolscope.kernels.quadrature_grid"]
+    package = Path(poolscope.__file__).parent
+    used = set()
+    for path in [*package.rglob("*.py"), *Path(__file__).parent.parent.rglob("*.py")]:
+        if path.parent == package / "kernels":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names, modules = set(), {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in inner:
+                names |= {alias.name for alias in node.names} & inner[node.module]
+            elif isinstance(node, ast.ImportFrom) and node.module == "poolscope.kernels":
+                modules |= {a.asname or a.name: inner.get(f"poolscope.kernels.{a.name}", set()) for a in node.names}
+        attributes = {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.attr in modules.get(node.value.id, ())
+        }
+        used |= {(path.name, name) for name in names | attributes}
+    assert not used

@@ -5,7 +5,7 @@ integrand.
 import numpy as np
 from numba import njit
 
-from poolscope.kernels.compilation import fma
+from poolscope.kernels.compilation import fma, inner, inner_unchecked, njit_no_refcount
 from poolscope.kernels.quadrature_grid import LANE, ROWS, init_grid, multiply_reports, scale_reports
 
 # Reports for which the first grid is exact. Error of a measured sharpness: a constant, plus the spread of some reports.
@@ -13,7 +13,7 @@ from poolscope.kernels.quadrature_grid import LANE, ROWS, init_grid, multiply_re
 FIRST_STAGE, MARGIN, MISSED, GROWTH = 20, 1.0, 5.0, 2.0
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _along_g(rule_g, product, sums):
     """Compute sums (4, columns): mass of every column, and its coefficients along g."""
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
@@ -31,7 +31,7 @@ def _along_g(rule_g, product, sums):
             s3[q] += fma(xa, a, xb * b) + fma(xc, c, xd * d)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _along_u(rule_u, product, k, lines):
     """Compute lines (4, k * rows / ROWS): mass and coefficients along u of every ROWSth row of each pool."""
     size_u, count = np.uint64(rule_u.shape[1]), product.shape[0] // ROWS
@@ -48,7 +48,7 @@ def _along_u(rule_u, product, k, lines):
             lines[0, line], lines[1, line], lines[2, line], lines[3, line] = s0, s1, s2, s3
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@inner_unchecked
 def _max_error(lines, k, count):
     """Return the largest relative error of a rule on a pool's lines, `count` of them, from masses and coefficients.
 
@@ -70,7 +70,7 @@ def _max_error(lines, k, count):
     return worst
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _required_sharpness(grid, k, degree_g, degree_u):
     """Return the sharpness of the integrand along g and along u, the largest over pools; rules of these degrees."""
     _along_g(grid.rule_g, grid.product, grid.sums)
@@ -114,13 +114,13 @@ def _rule(axis, level):
     return axis.rules[:, axis.offsets[level] : axis.offsets[level + 1]]
 
 
-@njit(nogil=True, cache=True)
+@njit_no_refcount
 def next_stage(stage):
     """Return the end of the next stage: a grid is chosen for the reports of one, which end at 20, 192, 384, 768, ..."""
     return max(192, 2 * stage)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@inner_unchecked
 def _extrapolate(required_sharpness, t, end, required_before, before):
     """Return the sharpness expected at the end of a stage, if it grows as in the stage before."""
     power = 0.55
@@ -129,7 +129,7 @@ def _extrapolate(required_sharpness, t, end, required_before, before):
     return required_sharpness * (end / t) ** power
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@inner_unchecked
 def _resolved_until(t, end, required_g, required_u, max_g, max_u, g, u, axis_g, axis_u, workspace):
     """Return the report up to which a grid is certain to resolve the integrand, at most `end`.
 
@@ -162,12 +162,22 @@ def _resolved_until(t, end, required_g, required_u, max_g, max_u, g, u, axis_g, 
     return t
 
 
-@njit(nogil=True, cache=True)
+@inner
+def _column_sum(column, rows):
+    """Return the sum of the first numbers of a column."""
+    total = 0.0
+    for row in range(rows):
+        total += column[row]
+    return total
+
+
+@njit(inline="always")
 def _user_posterior(n, pool_prior, axis_g, axis_u, workspace, out, log_bayes):
     """Compute the posterior of one user after every report: out (n + 1, k); log_bayes (n + 1,) as in `posteriors`, or
     empty.
 
-    The grid after t reports depends on these reports alone, so that a prefix has the same bits in any run.
+    The grid after t reports depends on these reports alone, so that a prefix has the same bits in any run. Inlined, as
+    a function of its own would be compiled twice: with its caller again.
     """
     t, stage, use_exponents = np.int64(0), np.int64(FIRST_STAGE), np.bool_(False)
     g, u = (
@@ -189,7 +199,7 @@ def _user_posterior(n, pool_prior, axis_g, axis_u, workspace, out, log_bayes):
         if t >= n:
             break
         if t > begin:
-            sum_g, sum_u = workspace.spread[:t, 0].sum(), workspace.spread[:t, 1].sum()
+            sum_g, sum_u = _column_sum(workspace.spread[:, 0], t), _column_sum(workspace.spread[:, 1], t)
             more_g, more_u = MARGIN + MISSED * sum_g / t, MARGIN + MISSED * sum_u / t
             required_g, required_u = _required_sharpness(
                 grid, pool_prior.shape[0], axis_g.degrees[g], axis_u.degrees[u]
@@ -211,7 +221,7 @@ def _user_posterior(n, pool_prior, axis_g, axis_u, workspace, out, log_bayes):
             )
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def posteriors(
     likelihood,
     steps,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poolscope.kernels.compilation import njit_no_refcount
+from poolscope.kernels.compilation import inner, njit_no_refcount
 from poolscope.kernels.memoized_moves import (
     assign,
     gibbs_behavior,
@@ -26,7 +26,7 @@ from poolscope.kernels.memoized_split_merge import split_or_merge
 from poolscope.kernels.memoized_state import clear_cluster
 
 
-@njit_no_refcount
+@inner
 def _free_slot(items, clusters, state, c, row):
     """Sample a free slot from a table, however little mass the free ones have; the table of a cluster is scratch."""
     logs, top = items.cumulative[items.n_tables], -np.inf

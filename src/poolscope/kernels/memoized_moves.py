@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from poolscope.kernels.compilation import njit_no_refcount
+from poolscope.kernels.compilation import inner, njit_no_refcount
 from poolscope.kernels.memoized_state import (
     LOG_ZERO,
     add_log_joins,
@@ -77,7 +77,7 @@ def next_uniform(state):
     return uniform(state.key, i)
 
 
-@njit_no_refcount
+@inner
 def sample_index(logs, count, u):
     """Sample an index with probability proportional to exp(logs), by the uniform number u.
 
@@ -99,7 +99,7 @@ def sample_index(logs, count, u):
     return count - 1
 
 
-@njit_no_refcount
+@inner
 def log_sum_exp(logs, count):
     """Return the log of the sum of exp(logs)."""
     top = -np.inf
@@ -140,7 +140,7 @@ def table_probability(items, row, s):
     return items.cumulative[row, s] - before
 
 
-@njit_no_refcount
+@inner
 def sample_slot(items, state, c, row, mix):
     """Sample a slot from a table, free or not; -1 where no slot is possible."""
     class_log_weights(items, state, c, row, mix)
@@ -156,7 +156,7 @@ def slot_log_weight(items, state, s):
     return state.log_weight[items.class_of[s]] + items.log_share[s]
 
 
-@njit_no_refcount
+@inner
 def sequential_allocation(items, clusters, state, workspace, count, classes, log_weight, draw):
     """Allocate the clusters workspace.order[:count] to slots of some classes, one after the other.
 
@@ -196,7 +196,7 @@ def sequential_allocation(items, clusters, state, workspace, count, classes, log
     return total
 
 
-@njit_no_refcount
+@inner
 def _sample_free_slot(items, state, workspace, classes, row, whole, free):
     """Sample a slot of these classes that is not taken: by rejection, or by enumeration if little mass is free."""
     mix = workspace.mix
@@ -242,7 +242,7 @@ def update_class_weights(belief, weight, log_weight):
         log_weight[c] = np.log(total) if total > 0.0 else LOG_ZERO
 
 
-@njit_no_refcount
+@inner
 def sample_node(axis, one, other, nodes, u):
     """Sample a node of an axis, proportionally to x^one y^other times its weight, by the uniform number u."""
     for i in range(axis.shape[1]):
@@ -250,7 +250,7 @@ def sample_node(axis, one, other, nodes, u):
     return sample_index(nodes, axis.shape[1], u)
 
 
-@njit_no_refcount
+@inner
 def _clusters_in(items, clusters, state, workspace, classes, odds):
     """Write the clusters at slots of these classes to workspace.order, those of most reports first.
 
@@ -274,7 +274,7 @@ def _clusters_in(items, clusters, state, workspace, classes, odds):
     return count, odds
 
 
-@njit_no_refcount
+@inner
 def propose_pool(items, clusters, belief, state, workspace):
     """Propose another preferred pool, or another relevant interest too.
 
@@ -321,7 +321,7 @@ def propose_pool(items, clusters, belief, state, workspace):
         state.log_weight[c] = workspace.log_weight[c]
 
 
-@njit_no_refcount
+@inner
 def relocate(items, clusters, state, workspace, g):
     """Sample a slot for cluster g from its own distribution; if another cluster has it, propose to swap the two.
 
@@ -343,7 +343,7 @@ def relocate(items, clusters, state, workspace, g):
     move(items, clusters, g, b)
 
 
-@njit_no_refcount
+@inner
 def reassign(items, clusters, state, workspace, u):
     """Resample the cluster of item u, a single report: an existing cluster or a slot of its own.
 
@@ -360,7 +360,7 @@ def reassign(items, clusters, state, workspace, u):
     assign(items, clusters, state, workspace, u, s)
 
 
-@njit_no_refcount
+@inner
 def assign(items, clusters, state, workspace, u, s):
     """Assign item u, which is in no cluster, to slot s."""
     g = clusters.cluster_at[s]
@@ -370,7 +370,7 @@ def assign(items, clusters, state, workspace, u, s):
     insert_report(items, clusters, u, g)
 
 
-@njit_no_refcount
+@inner
 def propose_slot(items, clusters, state, workspace, u):
     """Sample a slot for item u as if it were in no cluster; -1 if it only drew slots of clusters that it cannot join.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poolscope.kernels.compilation import njit_no_refcount
+from poolscope.kernels.compilation import inner
 from poolscope.kernels.memoized_moves import class_log_weights, log_sum_exp, next_uniform, sample_slot
 from poolscope.kernels.memoized_state import (
     change_membership,
@@ -17,14 +17,14 @@ from poolscope.kernels.memoized_state import (
 )
 
 
-@njit_no_refcount
+@inner
 def _log_marginal(items, clusters, state, workspace, g):
     """Return the log likelihood of cluster g, summed over slots."""
     class_log_weights(items, state, clusters.n_reports[g], table_row(items, clusters, g), workspace.mix)
     return log_sum_exp(workspace.mix, workspace.mix.shape[0])
 
 
-@njit_no_refcount
+@inner
 def _log_marginal_bound(items, clusters, state, workspace, g):
     """Return an upper bound of `_log_marginal` that needs no table.
 
@@ -41,7 +41,7 @@ def _log_marginal_bound(items, clusters, state, workspace, g):
     return clusters.log_prob[g] + items.positions.shape[0] * best + (clusters.n_reports[g] - 1) * phi + 1e-6
 
 
-@njit_no_refcount
+@inner
 def _merge_counts(clusters, g, h, both):
     """Set cluster `both` to the union of g and h, without a slot; the caller runs `update_likelihood`."""
     clusters.slot[both] = -1
@@ -53,7 +53,7 @@ def _merge_counts(clusters, g, h, both):
         clusters.ones[both, j] = clusters.ones[g, j] + clusters.ones[h, j]
 
 
-@njit_no_refcount
+@inner
 def split_or_merge(items, clusters, state, workspace):
     """Choose two items at random: split their cluster if it is one, merge their clusters if they are two.
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.kernels.compilation import njit_no_refcount
+from poolscope.kernels.compilation import inner, njit_no_refcount
 
 #: The logarithm of zero, as a finite number: it takes part in sums and differences.
 LOG_ZERO = -1.0e4
@@ -93,7 +93,7 @@ def update_likelihood(items, clusters, g):
     _update_join(items, clusters, g)
 
 
-@njit_no_refcount
+@inner
 def _update_join(items, clusters, g):
     """Correct the terms of one more report at the bits that the slot sets."""
     c, s, last, base = clusters.n_reports[g], clusters.slot[g], clusters.ones.shape[1], clusters.join_unset[g]
@@ -152,7 +152,7 @@ def log_leave(items, clusters, u):
     return log_response_prob(items, clusters, g, clusters.slot[g]) - rest
 
 
-@njit_no_refcount
+@inner
 def _log_prob_without_one(items, clusters, g):
     """Return log Pr[reports of cluster g | its slot] without one report.
 
@@ -189,7 +189,7 @@ def add_log_joins(items, clusters, u, out):
             out[g] += join_bit[one, g]
 
 
-@njit_no_refcount
+@inner
 def clear_cluster(clusters, g):
     """Clear cluster g: no reports and no slot."""
     clusters.slot[g] = -1
@@ -200,7 +200,7 @@ def clear_cluster(clusters, g):
     clusters.ones[g, :] = 0
 
 
-@njit_no_refcount
+@inner
 def change_membership(items, clusters, u, g, sign):
     """Add item u to cluster g (sign 1) or remove it (sign -1); the caller runs `update_likelihood`."""
     clusters.size[g] += sign
@@ -231,7 +231,7 @@ def insert_report(items, clusters, u, g):
     update_likelihood(items, clusters, g)
 
 
-@njit_no_refcount
+@inner
 def free_cluster(clusters, g):
     """Free the slot and the index of cluster g."""
     clusters.cluster_at[clusters.slot[g]] = -1
@@ -243,7 +243,7 @@ def free_cluster(clusters, g):
         clusters.end[0] -= 1
 
 
-@njit_no_refcount
+@inner
 def new_cluster(clusters, s):
     """Return the index of a new, empty cluster at slot s."""
     free = clusters.free_list[-1] - 1
@@ -259,7 +259,7 @@ def new_cluster(clusters, s):
 MAX_LOG_SPREAD = 400.0
 
 
-@njit_no_refcount
+@inner
 def _cache_power(items, c):
     """Compute `items.power[c]`, the shares to the power c, at first use."""
     power = items.power
@@ -269,7 +269,7 @@ def _cache_power(items, c):
         items.power_ready[c] = True
 
 
-@njit_no_refcount
+@inner
 def slot_weights(items, clusters, g, out, log_scale):
     """Compute the posterior weights of all slots for cluster g: out (slots,), over e^log_scale (classes,).
 
@@ -308,7 +308,7 @@ def slot_weights(items, clusters, g, out, log_scale):
         log_scale[k] = clusters.log_prob[g] + hashes * high + c * items.max_log_share[k]
 
 
-@njit_no_refcount
+@inner
 def _slot_weights_by_logs(items, clusters, g, out, log_scale):
     """Compute `slot_weights` from sums of logarithms."""
     c, hashes = np.float64(clusters.n_reports[g]), items.positions.shape[0]
@@ -343,7 +343,7 @@ def cluster_weights(items, clusters, which, log_scale, out):
                 out[i, s] *= scale
 
 
-@njit_no_refcount
+@inner
 def tabulate(items, clusters, g, row):
     """Write the posterior of cluster g over the slots to a row of the tables.
 

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from poolscope.kernels.compilation import unchecked
+from poolscope.kernels.compilation import inner_unchecked, unchecked
 from poolscope.kernels.elementary import exp_all, log_all
 from poolscope.kernels.random import uniform
 
@@ -101,7 +101,7 @@ def refresh(problem, chain, t, workspace):
     _update_weights(problem, chain, t, workspace)
 
 
-@unchecked
+@inner_unchecked
 def _update_weights(problem, chain, t, workspace):
     """Compute the weights of slots and responses at the behavior of level t."""
     mass, share, section = problem.mass, chain.share[t], workspace.section
@@ -219,7 +219,7 @@ def gibbs_slot_pair(problem, chain, level, slot, other_slot, workspace, u1, u2):
     _put(chain, level, other_slot, second)
 
 
-@unchecked
+@inner_unchecked
 def _redraw_needed(problem, chain, level, slot, other_slot, workspace, needed, u1, u2):
     """Redraw two slots where a reported response has no other slot: one of them has it, or both."""
     x, y, power, log_response_prob = workspace.x, workspace.y, chain.power[level], problem.log_response_prob
@@ -259,7 +259,7 @@ def _redraw_needed(problem, chain, level, slot, other_slot, workspace, needed, u
     _put(chain, level, other_slot, second)
 
 
-@unchecked
+@inner_unchecked
 def _sample_log_weights(line, count, workspace, u):
     """Sample an index with probability proportional to exp(line); line becomes cumulative."""
     top, total, i = -np.inf, 0.0, 0
@@ -344,7 +344,7 @@ def draw_pool(problem, share, power, gamma, workspace, u):
     return i
 
 
-@unchecked
+@inner_unchecked
 def _score(problem, chain, t):
     """Return the derivative of the log density of level t by its inverse temperature."""
     total = 0.0
@@ -354,7 +354,7 @@ def _score(problem, chain, t):
     return total
 
 
-@unchecked
+@inner_unchecked
 def _exchange(chain, t):
     """Exchange the tables and behaviors of levels t and t + 1; the caller runs `refresh`."""
     for s in range(chain.table.shape[1]):

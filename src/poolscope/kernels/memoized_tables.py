@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from poolscope.kernels.compilation import unchecked
+from poolscope.kernels.compilation import inner_unchecked, unchecked
 from poolscope.kernels.elementary import exp_all
 from poolscope.kernels.memoized_table_chains import draw_pool
 from poolscope.kernels.random import uniform
@@ -104,7 +104,7 @@ def sum_tables(
 PASSES = 8
 
 
-@unchecked
+@inner_unchecked
 def _group_weights(log_response_prob, counts, log_phi, buffer, words, out):
     """Compute out (groups, slots), each row over its largest weight; return the log product of the largest."""
     groups, slots = log_response_prob.shape
@@ -122,7 +122,7 @@ def _group_weights(log_response_prob, counts, log_phi, buffer, words, out):
     return total
 
 
-@unchecked
+@inner_unchecked
 def _dot(x, y, count):
     """Return the dot product, in four independent sums for instruction-level parallelism."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -136,7 +136,7 @@ def _dot(x, y, count):
     return (a + b) + (c + d)
 
 
-@unchecked
+@inner_unchecked
 def _demand(weight, single, scale, spare, out):
     """Compute out (slots,), the expected number of groups at each slot; scale (groups,) normalizes each group."""
     groups, slots = weight.shape
@@ -193,7 +193,7 @@ class Particles(NamedTuple):
 MIN_ESS_SHARE = 0.5
 
 
-@unchecked
+@inner_unchecked
 def _resample(log_lookahead_weight, log_weight, copies, taken, free, offset):
     """Resample particles systematically by exp(log_lookahead_weight) if their effective number is small.
 

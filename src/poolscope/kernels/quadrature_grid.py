@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from poolscope.kernels.compilation import fma
+from poolscope.kernels.compilation import fma, inner, inner_unchecked, njit_no_refcount, unchecked
 
 # Reports per pass over the nodes, and rows of nodes per step of it.
 LANE, ROWS = 4, 4
@@ -70,7 +70,7 @@ def _curvature_bound(spread):
     return min(0.25 * spread * spread / (1.0 - spread), 1.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@unchecked
 def scale_reports(likelihood, begin, steps, n, likelihood_offset, likelihood_scale, workspace):
     """Scale the likelihoods of one user's reports to a maximum of one; return the number of reports before an
     impossible one.
@@ -152,7 +152,7 @@ def init_grid(rule_g, rule_u, pool_prior, workspace):
     return grid, smallest_g * smallest_u
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _end(rule):
     """Return the smallest distance between the nodes and the ends of their axis."""
     end = 1.0
@@ -161,7 +161,7 @@ def _end(rule):
     return end
 
 
-@njit(nogil=True, cache=True)
+@njit_no_refcount
 def rescale(use_exponents, grid, pool_prior, workspace):
     """Scale each pool's largest product to 2^_TOP_EXPONENT; return the smallest product, and whether the range is wide.
 
@@ -201,7 +201,7 @@ def rescale(use_exponents, grid, pool_prior, workspace):
     return (0.5 if use_exponents else smallest), use_exponents
 
 
-@njit(nogil=True, cache=True)
+@njit_no_refcount
 def multiply_reports(begin, end, smallest, use_exponents, grid, pool_prior, workspace, out, log_mean):
     """Multiply reports into the products, LANE at a time; out (n + 1, k), unless empty, gets the posteriors.
 
@@ -227,7 +227,7 @@ def multiply_reports(begin, end, smallest, use_exponents, grid, pool_prior, work
     return smallest, use_exponents
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _lane_likelihoods(t, scaled, rule_u, lane):
     """Compute the likelihoods of a lane's reports at g = 1: mean and pool, mixed by u."""
     # unsigned: signed indices cost a check of their sign
@@ -243,7 +243,7 @@ def _lane_likelihoods(t, scaled, rule_u, lane):
         q += size_u
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _multiply(t, scaled, rule_g, lane, product):
     """Multiply a lane's reports into the products (nodes of g, columns)."""
     l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
@@ -254,7 +254,7 @@ def _multiply(t, scaled, rule_g, lane, product):
             row[q] *= (fma(g, l0[q], n0) * fma(g, l1[q], n1)) * (fma(g, l2[q], n2) * fma(g, l3[q], n3))
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
     """Multiply as `_multiply` does, ROWS rows at a time; sums (LANE, columns) are those over g after each report."""
     l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
@@ -291,7 +291,7 @@ def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
             pa[q], pb[q], pc[q], pd[q] = a, b, c, d
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@inner_unchecked
 def _write(t, size_u, sums, workspace, out, log_mean):
     """Write the posteriors of a lane from the sums over g: out (n + 1, k), NaN where all sums are zero."""
     scale = workspace.scale
@@ -311,7 +311,9 @@ def _write(t, size_u, sums, workspace, out, log_mean):
         t2 += s2[i]
         t3 += s3[i]
     totals = (t0, t1, t2, t3)
-    top = workspace.exponent.max()
+    top = workspace.exponent[0]
+    for i in range(1, k):
+        top = max(top, workspace.exponent[i])
     for r in range(min(LANE, out.shape[0] - 1 - t)):
         inverse = 1.0 / totals[r]
         for i in range(k):
