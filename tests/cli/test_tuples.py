@@ -160,7 +160,10 @@ def test_what_is_not_supported_is_one_line(folder, arguments, message):
         (["advise", "mine.toml", "--max-exposed", "0.1"], SUPPORTED),
         (["sweep", "mine.toml", "--vary", "mechanism.epsilon=1,2", "--out", "runs"], SUPPORTED),
         (["fit", "mine.toml", "reports.csv"], SUPPORTED),
-        (["audit", "mine.toml", "--epsilon", "1"], "--epsilon requires a single collection; set epsilon of each"),
+        (
+            ["audit", "mine.toml", "--epsilon", "1"],
+            "requires a single collection; set epsilon in the scenario",
+        ),
     ],
 )
 def test_other_commands_refuse_tuples(folder, arguments, message):

@@ -258,7 +258,7 @@ def several_collections(scenario: Any) -> InputError:
 
 def setting_of_each(name: str, file: str) -> InputError:
     """Return the error of an option that is about a single collection."""
-    remedy = f"set {name} of each [[collection]] in the file"
+    remedy = f"set {name} in the scenario"
     return InputError(f"`{name}` requires a single collection", file=file, remedy=remedy)
 
 

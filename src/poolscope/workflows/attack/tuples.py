@@ -26,6 +26,7 @@ from poolscope.game.collections import events_by
 from poolscope.inference.independent import guesses
 from poolscope.mechanisms.multidimensional import SMP, Multidimensional
 from poolscope.scenario.build import with_overrides
+from poolscope.scenario.collections import report_rate
 from poolscope.scenario.multidimensional import build_multidimensional
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.attack import MAX_TOP, PREVIEW_ROWS, Inferred
@@ -147,7 +148,7 @@ def _attacked(
     values, keys = scenario.attribute.values, user_keys(seed, table.hashes)
     devices, limits = scenario.devices, [ALL]
     if days is not None:
-        rate = (devices.reports_per_day or 1.0) * devices.sampling_rate
+        rate = report_rate(scenario)
         limits = [min(int(count), devices.cap or ALL) for count in events_by(np.asarray(days), rate)]
     counts = np.minimum(np.array(limits)[None], table.lengths[:, None])
     tally.users += len(keys)
