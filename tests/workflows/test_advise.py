@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from cases.command_line import SMALL, poolscope
+from cases.command_line import QUICK, SMALL, poolscope
 from cases.synthetic import SEED
 from scipy import integrate, optimize
 
@@ -56,7 +56,7 @@ def coin():
 
 @pytest.fixture(scope="module")
 def small():
-    return parse(SMALL + "[devices]\nreports_per_day = 2\n", name="small")
+    return parse(QUICK + "[devices]\nreports_per_day = 2\n", name="small")
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,7 @@ def same_twice(epsilon):
     return own / (own + other), own + other
 
 
+@pytest.mark.default_cases("0.8")
 @pytest.mark.parametrize("confidence", [0.7, 0.8])
 def test_two_reports_of_a_coin_against_enumeration(coin, confidence):
     """Nobody is exposed until two reports alike are enough; from then on everyone who sends such."""
@@ -393,7 +394,7 @@ def test_a_share_of_events_is_capped_in_reports(small):
 
 
 def test_the_command(tmp_path):
-    (tmp_path / "small.toml").write_text(SMALL)
+    (tmp_path / "small.toml").write_text(QUICK)
     asked = ["advise", "small.toml", "--max-exposed", 0.2, "--horizon", 6, "--mechanism", "grr,oue", "--users", 60]
     ran = poolscope(*asked, "--epsilon", "0.2:8", "--out", "out", cwd=tmp_path, COLUMNS="80")
     assert ran.returncode == 0, ran.stderr

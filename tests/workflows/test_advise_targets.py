@@ -368,6 +368,7 @@ def test_a_question_that_nothing_meets_has_one_answer(cap_advice):
     assert any(f"a cap of {finding.at_epsilon_min.cap.value:.0f} (" in line for line in cap_advice.relaxations)
 
 
+@pytest.mark.default_cases("cap_advice")
 @pytest.mark.parametrize("name", ["epsilon_advice", "cap_advice"])
 def test_alternatives_have_their_price(name, request):
     advice = request.getfixturevalue(name)

@@ -17,16 +17,18 @@ NAIVE = "[[adversary]]\nname = 'naive'\npopularity = 'true'\nknows_memoization =
 SKETCH = "kind = 'cms'\nepsilon = 4\nm = 256\nhashes = 64\n"
 #: Much noise that is kept, and little that is new.
 BLOOM = "kind = 'rappor'\nm = 64\nhashes = 2\ncohorts = 2\nf = 0.5\np = 0.02\nq = 0.98\n"
-WINDOW, WINDOWS, USERS, RATE = 10, 3, 12, 1e-3
+WINDOW, WINDOWS, USERS, RATE = 10, 3, 6, 1e-3
 ATTACK = f"[attack]\nobservations = [{WINDOW}, 30]\n"
 
 
-def sent(tmp_path, mechanism, adversaries=STRONG + NAIVE, *, memoize=True, ending="parquet", interleaved=True):
-    """Three pseudonyms of each of the users of a game; the first of user 7 is 7#1."""
+def sent(
+    tmp_path, mechanism, adversaries=STRONG + NAIVE, *, attack=ATTACK, memoize=True, ending="parquet", interleaved=True
+):
+    """Three pseudonyms of each of the users of a game; the first of user 5 is 5#1."""
     keep = "memoize = true\n" if memoize else ""
     text = f"{mechanism}[devices]\n{keep}rotate_after = {WINDOW}\n"
-    scenario = scenario_of(tmp_path, mechanism=text, adversaries=adversaries, attack=ATTACK)
-    game = scenario_of(tmp_path, mechanism=text, adversaries=STRONG, attack=ATTACK, name="game.toml").game(SEED)
+    scenario = scenario_of(tmp_path, mechanism=text, adversaries=adversaries, attack=attack)
+    game = scenario_of(tmp_path, mechanism=text, adversaries=STRONG, attack=attack, name="game.toml").game(SEED)
     write_traces(tmp_path / "traces.parquet", game_traces(game, USERS, SEED), interleaved=interleaved)
     (tmp_path / f"reports.{ending}").unlink(missing_ok=True)
     obfuscate(tmp_path / "traces.parquet", scenario, path := tmp_path / f"reports.{ending}", SEED)
@@ -150,25 +152,26 @@ def test_what_cannot_be_joined_is_refused(tmp_path):
     with pytest.raises(InputError, match=rule):
         attack(path, scenario, link_fdr=RATE)
     scenario, path = sent(tmp_path, SKETCH, STRONG)
-    rule = r"reports\.parquet: must have at most \d+ reports to link pseudonyms, got 360; use a subset of"
+    rule = r"reports\.parquet: must have at most \d+ reports to link pseudonyms, got 180; use a subset of"
     with pytest.raises(InputError, match=rule):
-        attack(path, scenario, link_fdr=RATE, max_bytes=1 << 15)
+        attack(path, scenario, link_fdr=RATE, max_bytes=1 << 14)
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
-    sent(tmp_path, SKETCH)
+    # two pseudonyms of each user: a posterior after each of 20 reports
+    sent(tmp_path, SKETCH, attack=ATTACK.replace("30", "20"))
     monkeypatch.chdir(tmp_path)
     at = "attack", "reports.parquet", "--scenario", "small.toml"
     more = "--out", "out.csv", "--linked-out", "devices.csv", "--html", "out.html"
     assert command(*at, "--link-fdr", 0.001, *more) == 0
     shown = capsys.readouterr()
-    assert "36 pseudonyms linked to 1" in " ".join(shown.out.split())
+    assert "12 pseudonyms linked to 6" in " ".join(shown.out.split())
     assert "expected false discovery rate at most 0.1%" in " ".join(shown.out.split())
     assert "reports are linked by the users" not in shown.err
     assert pl.read_csv("devices.csv").columns == ["pseudonym", "user", "log_e_value"]
     assert pl.read_csv("out.csv").columns[-2:] == ["confidence_mcse", "pseudonyms"]
     page = (tmp_path / "out.html").read_text()
-    assert "36 pseudonyms linked to" in page
+    assert "12 pseudonyms linked to" in page
     assert "--link-fdr 0.001" in page
     assert command(*at, "--link-fdr", 0.001, "--user", "3#2") == 0
     assert "3#1" in capsys.readouterr().out

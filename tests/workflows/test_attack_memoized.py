@@ -185,7 +185,7 @@ def test_an_adversary_learns_the_popularity_and_groups(tmp_path):
 def test_the_command(tmp_path, monkeypatch, capsys):
     """Truth, page, surest users and one user's story."""
     monkeypatch.chdir(tmp_path)
-    scenario = scenario_of(tmp_path, mechanism=KINDS["dbitflip"], adversaries=GROUPING, name="kept.toml")
+    scenario = scenario_of(tmp_path, mechanism=KINDS["cms"], adversaries=GROUPING, name="kept.toml")
     write_traces(tmp_path / "traces.csv", game_traces(scenario.game(SEED), USERS, SEED))
     (tmp_path / "truth.csv").write_text("user,pool\n" + "".join(f"{user},a\n" for user in range(USERS)))
     at = "--scenario", "kept.toml"

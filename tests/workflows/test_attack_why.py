@@ -18,7 +18,7 @@ from poolscope.inference.multiplicity import log_set_bayes_factor
 from poolscope.reports.files import read_reports
 from poolscope.workflows.attack.one_user import attack_user
 
-USERS = 40
+USERS = 24
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,13 @@ def folder(tmp_path_factory):
 def found(folder):
     scenario = ps.load_scenario(folder / "small.toml")
     return ps.attack(folder / "reports.parquet", scenario, out=folder / "p.parquet", top=5, why=True, overwrite=True)
+
+
+@pytest.fixture(scope="module")
+def stories(folder):
+    """The table of each user, report by report."""
+    scenario = ps.load_scenario(folder / "small.toml")
+    return {f"u{u}": attack_user(folder / "reports.parquet", scenario, f"u{u}").table for u in range(USERS)}
 
 
 def last_rows(path):
@@ -75,13 +82,11 @@ def _weak(folder, scenario):
     return path
 
 
-def test_explanations_are_those_of_the_user_report_by_report(folder, found):
-    scenario = ps.load_scenario(folder / "small.toml")
+def test_explanations_are_those_of_the_user_report_by_report(stories, found):
     assert len(found.explanations.users) == len(found.top) == 10
     for one, row in zip(found.explanations.users, found.top, strict=True):
         assert (one.user, one.adversary, one.guess, one.n) == (row["user"], row["adversary"], row["guess"], row["n"])
-        story = attack_user(folder / "reports.parquet", scenario, one.user).table
-        own = story.filter((pl.col("adversary") == one.adversary) & (pl.col("n") <= one.n))
+        own = stories[one.user].filter((pl.col("adversary") == one.adversary) & (pl.col("n") <= one.n))
         confident = own.filter(pl.max_horizontal("^posterior\\..*$") >= 0.9)["n"]
         assert one.exposed_at == (confident[0] if len(confident) else None)
         factors = own[f"log_bayes_factor.{one.guess}"].to_numpy()
@@ -90,9 +95,7 @@ def test_explanations_are_those_of_the_user_report_by_report(folder, found):
             assert factors[report.n - 1] == pytest.approx(report.log_bayes_factor)
 
 
-def test_the_strongest_reports_are_those_of_all_users(folder, found):
-    scenario = ps.load_scenario(folder / "small.toml")
-    stories = {f"u{u}": attack_user(folder / "reports.parquet", scenario, f"u{u}").table for u in range(USERS)}
+def test_the_strongest_reports_are_those_of_all_users(stories, found):
     for adversary, reports in found.explanations.strongest.items():
         every = []
         for story in stories.values():

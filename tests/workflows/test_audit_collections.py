@@ -90,7 +90,7 @@ def test_the_bound_is_of_both_epsilons(tmp_path):
 
 def test_memoized_epsilons_do_not_add_up(tmp_path):
     memoized = {**DOMAINS, "mechanism": {"kind": "grr", "epsilon": 2.0}, "devices": {"memoize": True}}
-    found = ps.audit(scenario(EMOJIS, memoized), tmp_path / "run", users=6, seed=1, observations=[2, 4], html=False)
+    found = ps.audit(scenario(EMOJIS, memoized), tmp_path / "run", users=3, seed=1, observations=[2, 3], html=False)
     assert found.collections.epsilon_day is None
     assert found.devices[-1].startswith(f"emojis: ε = {found.collections.collections[0].epsilon.day:,.4g} per day")
     assert found.results[0].confidence_mcse is not None
@@ -116,7 +116,7 @@ def test_the_page_says_who_is_overconfident_by_a_wrong_link(tmp_path):
         {"name": "wrong", "popularity": "true", "links": {"emojis": 1.0}},
         {"name": "said", "popularity": "true", "links": {"emojis": 0.65}},
     ]
-    found = ps.audit(scenario(sharp, DOMAINS, adversary=believers), tmp_path / "run", users=1000, seed=3)
+    found = ps.audit(scenario(sharp, DOMAINS, adversary=believers), tmp_path / "run", users=400, seed=3)
     (caution,) = found.collections.cautions
     assert caution.startswith(
         "The wrong adversary assumes another link for emojis than the true one. It is overconfident"
@@ -139,7 +139,13 @@ def test_a_resumed_run_is_the_same(run, tmp_path):
 
 def test_three_collections_and_a_threshold(tmp_path):
     found = ps.audit(
-        scenario(EMOJIS, DOMAINS, WORDS), tmp_path / "run", users=30, seed=2, observations=[4], threshold=0.7
+        scenario(EMOJIS, DOMAINS, WORDS),
+        tmp_path / "run",
+        users=30,
+        seed=2,
+        observations=[4],
+        threshold=0.7,
+        html=False,
     )
     assert len({record.collection for record in found.results}) == 7
     joint = found.results.filter(collection="joint", adversary="strong")[0]

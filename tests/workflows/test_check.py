@@ -21,13 +21,13 @@ from poolscope.workflows.check.check import check
 from poolscope.workflows.check.distribution import ReportSample, exact, normalizes, support_shares
 from poolscope.workflows.check.sampling import fingerprints
 
-SAMPLES = 20_000
+SAMPLES = 10_000
 
 
 # Mechanisms that keep their promise
 
 
-@pytest.mark.default_cases("*-grr", "*-cms", "*-oue", "*-olh", "*-channel", "*-hr", "*-loloha")
+@pytest.mark.default_cases("*-grr", "*-cms", "*-oue", "*-channel", "*-hr", "*-loloha")
 @pytest.mark.parametrize("name", list(KINDS))
 @pytest.mark.parametrize("size", [pytest.param(tiny, marks=pytest.mark.statistical), large])
 def test_every_mechanism_keeps_its_promise(name, size):
@@ -157,7 +157,7 @@ def test_a_rappor_that_never_flips_a_one_is_caught(cohorts):
 
 @pytest.mark.parametrize("universe", [6, 130])
 def test_a_flip_probability_too_small_by_a_fifth_is_caught(universe):
-    verdict = check(TooLittleNoise(stated=make("sue", universe, {"epsilon": 1.0})), samples=SAMPLES, seed=SEED)
+    verdict = check(TooLittleNoise(stated=make("sue", universe, {"epsilon": 1.0})), samples=2 * SAMPLES, seed=SEED)
     assert verdict.lower_bound.epsilon > 1.3
     assert not verdict.passed
     assert not verdict.shares[0].passed

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cases.devices import Response
+from cases.selection import mostly, statistical
 from cases.synthetic import SEED
 from oracle.kinds import KINDS, large, tiny
 from scipy import stats
@@ -14,12 +15,13 @@ from poolscope.workflows.check.bounds import BoundPlan, is_significant, plan
 from poolscope.workflows.check.check import check
 from poolscope.workflows.check.distribution import FitCounter, ReportSample, posterior
 
-SAMPLES = 20_000
+SAMPLES = 10_000
 
 
 # Bounds
 
 
+@pytest.mark.default_cases("None-rates0", "0.3-rates1", "None-rates2", "0.3-rates3")
 @pytest.mark.parametrize("rates", [(0.1, 0.04), (0.95, 0.05), (0.02, 0.004), (0.5, 0.5)])
 @pytest.mark.parametrize("part", [None, 0.3])
 def test_a_bound_is_wrong_no_more_often_than_allowed(rates, part):
@@ -107,10 +109,11 @@ def test_every_mechanism_fits_its_likelihood(name, size):
     assert fitting.fit().passed, fitting.fit()
 
 
-def test_false_alarms_are_rarer_than_stated():
+@pytest.mark.parametrize("checks", mostly(statistical, [15, 100], 15))
+def test_false_alarms_are_rarer_than_stated(checks):
     """Of a law that is kept, over many seeds: neither likelihood, nor p* and q*, nor generator."""
     mechanism = make("grr", 3, {"epsilon": 1.0})
-    verdicts = [check(mechanism, samples=1000, seed=SEED + i) for i in range(40)]
+    verdicts = [check(mechanism, samples=1000, seed=SEED + i) for i in range(checks)]
     alarms = sum(
         not v.fit.passed or bool(v.repeats.found) or any(s.passed is False for s in v.shares) for v in verdicts
     )

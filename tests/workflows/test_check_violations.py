@@ -23,7 +23,7 @@ from poolscope.cli.check import rows, sentence
 from poolscope.mechanisms import make
 from poolscope.workflows.check.check import check
 
-SAMPLES = 20_000
+SAMPLES = 10_000
 
 
 @pytest.mark.parametrize("name", mostly(statistical, CORRECT, *list(CORRECT)[::3]))
@@ -36,6 +36,7 @@ def test_correct_mechanisms_are_kept(name):
 # Calls and reports that depend on each other
 
 
+@pytest.mark.default_cases("65,536-*", "256-response")
 @pytest.mark.parametrize("kind", ["response", "number"])
 @pytest.mark.parametrize("seeds", ["256", "4,096", "65,536"])
 def test_calls_that_are_seeded_with_one_of_few_values_are_caught(kind, seeds):
@@ -45,7 +46,7 @@ def test_calls_that_are_seeded_with_one_of_few_values_are_caught(kind, seeds):
     assert verdict.repeats.seeds > 65_536, "and the check says that it would find as many in nine of ten checks"
 
 
-@pytest.mark.default_cases("number-*", "unary-*")
+@pytest.mark.default_cases("number-noise of neighbors*", "unary-noise of half*")
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -56,7 +57,7 @@ def test_calls_that_are_seeded_with_one_of_few_values_are_caught(kind, seeds):
 @pytest.mark.parametrize("name", list(KINDS))
 def test_noise_that_is_balanced_over_two_reports_is_caught(name, kind, words):
     mechanism = Silent(KINDS[name](**DEFECTS[kind]()))
-    verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
+    verdict = check(mechanism, samples=SAMPLES, seed=SEED, confidence=0.999)
     assert any(reason.startswith(words) for reason in verdict.violations), verdict.violations
 
 
@@ -67,16 +68,17 @@ def test_noise_that_is_balanced_over_two_reports_is_caught(name, kind, words):
 )
 def test_a_schedule_of_truths_is_caught(name, of, schedule):
     mechanism = of(KINDS[name](**DEFECTS[schedule]()))
-    verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
+    verdict = check(mechanism, samples=SAMPLES, seed=SEED, confidence=0.999)
     found = [reason for reason in verdict.violations if "depend on each other" in reason]
     assert any(reason.startswith("reports of one call") for reason in found), verdict.violations
     assert any(reason.startswith("reports of successive calls") for reason in found), verdict.violations
 
 
+@pytest.mark.default_cases("response", "sketch")
 @pytest.mark.parametrize("name", list(KINDS))
 def test_a_first_report_in_the_clear_is_caught(name):
     mechanism = Silent(KINDS[name](clear="first"))
-    verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
+    verdict = check(mechanism, samples=SAMPLES, seed=SEED, confidence=0.999)
     assert any(reason.startswith("first reports of calls differ") for reason in verdict.violations), verdict.violations
 
 
@@ -111,6 +113,7 @@ def test_noise_vectors_that_come_again_are_caught(mechanism, rule):
     assert f"among {verdict.guessed.objects:,}" in dict(rows(verdict))["lower bound by guessing"]
 
 
+@pytest.mark.default_cases("HasLikelihood-*")
 @pytest.mark.parametrize(("of", "rate", "samples"), [(HasLikelihood, 1000, 20_000), (Silent, 5000, 100_000)])
 def test_a_few_reports_in_the_clear_are_caught(of, rate, samples):
     verdict = check(of(KINDS["unary"](clear=1 / rate)), samples=samples, seed=SEED)
@@ -144,6 +147,7 @@ def test_one_bit_of_many_that_is_never_flipped_is_caught():
 # Events of several bits
 
 
+@pytest.mark.default_cases("bool", "float32")
 @pytest.mark.parametrize("dtype", [bool, np.int64, np.float32, np.uint8])
 def test_two_bits_spend_the_epsilon_of_unary_encoding(dtype):
     """p = 0.6 at a claimed epsilon of 1 is one of 1.405; a single bit shows 0.80 of it."""
@@ -176,16 +180,17 @@ def test_several_bits_spend_the_epsilon_of_a_bloom_filter():
 
 @pytest.mark.parametrize("plain", [Response, lambda: Unary(universe=20)], ids=["response", "unary"])
 def test_a_report_that_sends_the_object_is_caught(plain):
-    verdict = check(ClearReport(plain()), samples=20_000, seed=SEED, confidence=0.999)
+    verdict = check(ClearReport(plain()), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert verdict.lower_bound.epsilon <= 1, "`obfuscate` is right"
     assert verdict.played.lower_bound.epsilon > 3
     assert all(reason.startswith("`report`, which games use: ") for reason in verdict.violations)
     assert f"ε ≥ {verdict.played.lower_bound.epsilon:.4g}" in dict(rows(verdict))["  empirical lower bound"]
 
 
+@pytest.mark.default_cases("8", "40")
 @pytest.mark.parametrize("bits", [8, 16, 40])
 def test_a_report_that_ignores_bits_of_its_key_is_caught(bits):
-    verdict = check(KeyedReport(Response(), bits), samples=20_000, seed=SEED, confidence=0.999)
+    verdict = check(KeyedReport(Response(), bits), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert any(f"keys that differ in bit {bits} only repeat" in reason for reason in verdict.violations), (
         verdict.violations
     )
@@ -196,13 +201,13 @@ def test_a_report_that_depends_on_its_place_is_a_warning():
         def report(self, objects, keys):
             return super().report(objects, np.asarray(keys) + np.arange(len(keys), dtype=np.uint64))
 
-    verdict = check(Placed(Response()), samples=20_000, seed=SEED, confidence=0.999)
+    verdict = check(Placed(Response()), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert verdict.passed, verdict.violations
     assert "depend on how its users are split into blocks" in verdict.warnings[0]
 
 
 def test_the_report_of_our_mechanisms_is_tested_once():
     """`obfuscate` draws a key for each report and calls `report`."""
-    verdict = check(make("grr", 4, {"epsilon": 1.0}), samples=20_000, seed=SEED)
+    verdict = check(make("grr", 4, {"epsilon": 1.0}), samples=SAMPLES, seed=SEED)
     assert verdict.played is None
     assert verdict.repeats.keys

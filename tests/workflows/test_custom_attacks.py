@@ -5,7 +5,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from cases.command_line import SMALL, poolscope
+from cases.command_line import QUICK, SMALL, poolscope
 from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 
@@ -48,7 +48,7 @@ def command(text, folder):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("attacks")
-    (out / "small.toml").write_text(SMALL)
+    (out / "small.toml").write_text(QUICK)
     (out / "evenmodule.py").write_text(CODE)
     return out
 
@@ -122,6 +122,7 @@ def test_attack_on_a_file_has_the_posteriors_of_the_built_in_attack(reports, tmp
     assert (table.filter(table["adversary"] == "even")["posterior.a"] == 1 / 3).all()
 
 
+@pytest.mark.default_cases("Local(threads=3)")
 @pytest.mark.parametrize("engine", [ps.Local(threads=1), ps.Local(threads=3)], ids=str)
 def test_partitions_and_threads_change_no_bit(reports, engine, tmp_path, monkeypatch):
     first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import time
 
@@ -148,15 +149,24 @@ def test_a_stopped_reproduction_goes_on(tmp_path, monkeypatch, capsys):
 # What must be the same
 
 
-@pytest.fixture
-def finished(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
     """A small finished run of a scenario that names a file."""
-    small_blocks(monkeypatch)
-    (tmp_path / "objects.csv").write_text("object,pool\na,p\nb,p\nc,q\nd,q\ne,\n")
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "objects.csv").write_text("object,pool\na,p\nb,p\nc,q\nd,q\ne,\n")
     text = scenario_text(users=40).replace("size = 30\npools = { a = 5, b = 5, c = 6 }", 'objects = "objects.csv"')
-    (tmp_path / "small.toml").write_text(text)
-    audit(load_scenario(tmp_path / "small.toml"), tmp_path / "run", seed=1)
-    return tmp_path
+    (folder / "small.toml").write_text(text + "estimates = 3\n")
+    with pytest.MonkeyPatch.context() as patched:
+        small_blocks(patched)
+        audit(load_scenario(folder / "small.toml"), folder / "run", seed=1)
+    return folder
+
+
+@pytest.fixture
+def finished(original, tmp_path, monkeypatch):
+    """A copy of the finished run."""
+    small_blocks(monkeypatch)
+    return shutil.copytree(original, tmp_path, dirs_exist_ok=True)
 
 
 def differently(folder, *, text=None, change=(), **options):
@@ -204,7 +214,7 @@ def test_comments_are_no_part_of_what_is_the_same(finished):
 
 
 def test_the_order_of_pools_must_be_the_same(tmp_path):
-    tables = parse(scenario_text(users=5), name="drawn").to_dict()
+    tables = parse(scenario_text(users=5, adversaries=["weak"]), name="drawn").to_dict()
     audit(Scenario.from_dict(tables), tmp_path / "run", seed=1)
     tables["universe"]["pools"] = dict(reversed(tables["universe"]["pools"].items()))
     with pytest.raises(InputError, match=r"the scenario differs"):
@@ -321,7 +331,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     content=st.text()
     | json_values.map(json.dumps)
@@ -367,5 +377,5 @@ def test_a_file_and_its_name_are_flushed(tmp_path, monkeypatch):
 
 def test_a_run_without_a_folder_can_be_resumed(tmp_path):
     """Ctrl-C may come before the first block: the command that was told to go on begins."""
-    scenario = parse(scenario_text(users=5), name="drawn")
+    scenario = parse(scenario_text(users=5, adversaries=["weak"]), name="drawn")
     assert audit(scenario, tmp_path / "run", resume=True, engine=Local(threads=1)).users == 5

@@ -56,25 +56,25 @@ class Interrupted(ps.Progress):
 
 
 def test_a_stopped_sweep_resumes_to_the_same_bytes(tmp_path):
-    ps.sweep(SMALL, VARY, seeds=2, users=30, out=tmp_path / "whole")
+    ps.sweep(SMALL, VARY, users=30, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        ps.sweep(SMALL, VARY, seeds=2, users=30, out=tmp_path / "part", progress=Interrupted(100))
+        ps.sweep(SMALL, VARY, users=30, out=tmp_path / "part", progress=Interrupted(70))
     finished = list((tmp_path / "part" / "cells").iterdir())
-    assert 0 < len(finished) < 8
+    assert 0 < len(finished) < 4
     before = {path: path.stat().st_mtime_ns for path in finished}
     with pytest.raises(ps.InputError, match="holds another sweep"):
-        ps.sweep(SMALL, VARY, seeds=2, users=30, out=tmp_path / "part")
+        ps.sweep(SMALL, VARY, users=30, out=tmp_path / "part")
     with pytest.raises(ps.InputError, match="the folder holds another sweep; give the same"):
-        ps.sweep(SMALL, VARY, seeds=2, users=31, out=tmp_path / "part", resume=True)
+        ps.sweep(SMALL, VARY, users=31, out=tmp_path / "part", resume=True)
     assert {path: path.stat().st_mtime_ns for path in finished} == before
-    ps.sweep(SMALL, VARY, seeds=2, users=30, out=tmp_path / "part", resume=True)
+    ps.sweep(SMALL, VARY, users=30, out=tmp_path / "part", resume=True)
     for name in ("results.parquet", "sweep.json"):
         assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert sorted(path.name for path in (tmp_path / "part").iterdir() if path.name[0] != ".") == [
         "results.parquet",
         "sweep.json",
     ]
-    again = ps.sweep(SMALL, VARY, seeds=2, users=30, out=tmp_path / "part", resume=True)
+    again = ps.sweep(SMALL, VARY, users=30, out=tmp_path / "part", resume=True)
     assert again.results.equals(read_sweep(tmp_path / "whole").results)
 
 
