@@ -394,8 +394,8 @@ def test_a_share_of_events_is_capped_in_reports(small):
 
 
 def test_the_command(tmp_path):
-    (tmp_path / "small.toml").write_text(QUICK)
-    asked = ["advise", "small.toml", "--max-exposed", 0.2, "--horizon", 6, "--mechanism", "grr,oue", "--users", 60]
+    (tmp_path / "coin.toml").write_text(COIN)
+    asked = ["advise", "coin.toml", "--max-exposed", 0.2, "--horizon", 6, "--mechanism", "grr,oue", "--users", 60]
     ran = poolscope(*asked, "--epsilon", "0.2:8", "--out", "out", cwd=tmp_path, COLUMNS="80")
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
@@ -406,7 +406,7 @@ def test_the_command(tmp_path):
     bad = poolscope(*asked, "--max-error", 0.1, "--out", "other", cwd=tmp_path)
     assert (bad.returncode, len(bad.stderr.splitlines())) == (2, 1)
     assert "--max-error must come with --devices" in bad.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run", "small.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["coin.toml", "out", "run"]
 
 
 def test_a_question_that_nothing_meets_ends_with_one(tmp_path):

@@ -145,7 +145,7 @@ def test_symmetric_collections_have_equal_shares():
 
 def test_a_worthless_collection_costs_nothing_and_has_the_largest_epsilon():
     """A negative control: with a link of 1/k, its reports say nothing of the attribute."""
-    found = ps.advise(coins(1.0, 0.5), max_error={}, users=1000, **ASKED)
+    found = ps.advise(coins(1.0, 0.5), max_error={}, users=700, **ASKED)
     known, worthless = found.collections
     assert worthless.epsilon == 6.0
     assert worthless.limiting_constraint == "range"
@@ -324,7 +324,7 @@ def test_a_cap_is_in_reports_of_the_collection():
     """Two events a day, of which a quarter is reported; the other collection has neither."""
     sampled = {**coin("often", 0.9), "devices": {"reports_per_day": 4, "sampling_rate": 0.25, "cap": 3}}
     tables = coins(1.0).to_dict() | {"collection": [sampled, coin("coin", 0.9)]}
-    found = ps.advise(ps.Scenario.from_dict(tables, name="two"), max_error={}, users=300, **ASKED)
+    found = ps.advise(ps.Scenario.from_dict(tables, name="two"), max_error={}, users=100, **ASKED)
     assert [(one.cap, one.days) for one in found.collections] == [(DAYS, DAYS), (DAYS, DAYS)]
     caps = [own.devices.cap for own in found.recommended.collections]
     assert caps == [DAYS, DAYS]

@@ -18,7 +18,7 @@ from poolscope.workflows.advise.question import PREFERENCES, canonical_order, qu
 from poolscope.workflows.advise.setups import deployed, expand_all, names_of, order_of, parameter_notes
 from poolscope.workflows.advise.simulation import Simulator
 
-FIXED = {"horizon": 10, "threshold": 0.7, "max_error": 0.007, "devices": 20_000, "users": 300, "seed": SEED}
+FIXED = {"horizon": 10, "threshold": 0.7, "max_error": 0.022, "devices": 2000, "users": 300, "seed": SEED}
 ORDERS = {"two": (["grr", "oue"], ["oue", "grr"]), "three": (["grr", "oue", "olh"], ["olh", "grr", "oue"])}
 
 
@@ -147,7 +147,7 @@ def test_measures_pay_for_fewer_reports(advice):
         assert rows[f"{kind} + cap"].reports == rows[f"{kind} + cap"].cap == 3
         assert rows[f"{kind} + rotate"].parameters == "rotate_after = 3"
     for row in rows.values():
-        assert row.rmse <= 0.007
+        assert row.rmse <= FIXED["max_error"]
         assert row.total_epsilon == pytest.approx(row.epsilon * row.reports)
     assert sum(row.recommended for row in rows.values()) == 1
     assert advice.options[0].recommended
@@ -196,7 +196,7 @@ def test_five_seeds_agree_or_the_advice_names_the_others(small):
                 assert set(names) <= {one.recommendation.name, *one.recommendation.equally_good}
 
 
-@pytest.mark.default_cases("utility", "fewest-reports")
+@pytest.mark.default_cases("fewest-reports")
 @pytest.mark.parametrize("prefer", ["lowest-epsilon", "utility", "fewest-reports"])
 def test_a_real_question_with_a_preference(small, prefer):
     asked = {**FIXED, "users": 200}
@@ -211,7 +211,7 @@ def test_a_real_question_with_a_preference(small, prefer):
         assert found.recommended.devices.sampling_rate == pytest.approx(0.3333)
     else:
         assert own.epsilon > found.findings[0].epsilon_min, "a larger epsilon than the error target needs"
-        assert own.rmse < 0.007
+        assert own.rmse < FIXED["max_error"]
     assert found.question.prefer == prefer
     assert found.recommendation.meets_targets in ("yes", "undecided")
 

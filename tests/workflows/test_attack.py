@@ -35,6 +35,7 @@ from poolscope.workflows.estimate import estimate
 from poolscope.workflows.obfuscate import Obfuscated, obfuscate
 
 
+@pytest.mark.default_cases("cms-*", "hcms-parquet-interleaved", "identity-csv-sorted")
 @pytest.mark.parametrize("interleaved", [False, True], ids=["sorted", "interleaved"])
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -239,6 +240,7 @@ def test_a_file_larger_than_the_bound(tmp_path, monkeypatch, interleaved):
 LOOKS = ["user,value\na,1\n", "user,value\na,1\na,2\na,3\na,4\n", "user,value\nb,1\nb,2\nb,3\n"]
 
 
+@pytest.mark.default_cases("csv-*-one look", "parquet-*-two looks")
 @pytest.mark.parametrize("adversaries", [WEAK, CURIOUS], ids=["one look", "two looks"])
 @pytest.mark.parametrize("now", LOOKS, ids=["fewer", "more", "others"])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -288,8 +290,11 @@ def test_parts_are_joined_in_order(tmp_path, monkeypatch):
     assert pl.read_parquet(tmp_path / "parts.parquet").equals(pl.read_parquet(tmp_path / "whole.parquet"))
 
 
+@pytest.mark.default_cases("grr")
 @pytest.mark.parametrize(
-    "mechanism", ["kind = 'cms'\nepsilon = 2\nm = 1024\nhashes = 65536\n", "kind = 'grr'\nepsilon = 2\n"]
+    "mechanism",
+    ["kind = 'cms'\nepsilon = 2\nm = 1024\nhashes = 65536\n", "kind = 'grr'\nepsilon = 2\n"],
+    ids=["cms", "grr"],
 )
 def test_the_estimate_is_as_good_as_it_says(tmp_path, mechanism):
     """95 % of the counts are within 1.96 standard errors; the bound is four standard errors of that share itself.

@@ -146,6 +146,7 @@ def test_another_epsilon_is_noticed_among_many_objects(tmp_path):
         assert not found or FLATTER in lines[0]
 
 
+@pytest.mark.default_cases("cms", "grr")
 @pytest.mark.parametrize("kind", READ)
 def test_what_is_read_as_it_was_sent_is_not_noticed(tmp_path, kind):
     mechanism, reports = READ[kind]
@@ -171,6 +172,7 @@ def memory_scenario(folder, kind, memoize):
     return scenario_of(folder, f'kind = "{kind}"\n{parameters}', devices=devices, adversary=naive)
 
 
+@pytest.mark.default_cases("grr", "dbitflip")
 @pytest.mark.parametrize("kind", MEMOIZED)
 def test_memoized_reports_read_as_fresh_are_noticed(tmp_path, kind):
     right, wrong = (memory_scenario(tmp_path, kind, memoize) for memoize in (True, False))
@@ -182,6 +184,7 @@ def test_memoized_reports_read_as_fresh_are_noticed(tmp_path, kind):
         assert said(function, path, right) == []
 
 
+@pytest.mark.default_cases("sue", "grr")
 @pytest.mark.parametrize("kind", ["sue", "grr", "olh"])
 def test_fresh_reports_read_as_memoized_are_noticed(tmp_path, kind):
     right, wrong = (memory_scenario(tmp_path, kind, memoize) for memoize in (False, True))

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from cases.collections import DOMAINS, EMOJIS, WORDS, scenario
+from cases.command_line import QUICK
 
 import poolscope as ps
 from poolscope.core.errors import InputError
@@ -15,6 +16,7 @@ from poolscope.html import collections as html_collections
 from poolscope.html.audit import write_page
 from poolscope.metrics.composition import composed_success_bound
 from poolscope.metrics.models import json_schema
+from poolscope.scenario.scenario import parse
 from poolscope.workflows.audit.run_folder import Summary, read_run
 
 SUBSETS = ["joint", "emojis", "domains", "without emojis", "without domains"]
@@ -116,7 +118,7 @@ def test_the_page_says_who_is_overconfident_by_a_wrong_link(tmp_path):
         {"name": "wrong", "popularity": "true", "links": {"emojis": 1.0}},
         {"name": "said", "popularity": "true", "links": {"emojis": 0.65}},
     ]
-    found = ps.audit(scenario(sharp, DOMAINS, adversary=believers), tmp_path / "run", users=400, seed=3)
+    found = ps.audit(scenario(sharp, DOMAINS, adversary=believers), tmp_path / "run", users=300, seed=3)
     (caution,) = found.collections.cautions
     assert caution.startswith(
         "The wrong adversary assumes another link for emojis than the true one. It is overconfident"
@@ -163,7 +165,7 @@ def test_overrides_of_one_mechanism_are_refused(tmp_path, option):
 
 
 def test_records_of_one_collection_have_no_such_field(tmp_path):
-    found = ps.audit(ps.load_scenario("apple-emojis"), tmp_path / "run", users=4, seed=1, observations=[3], html=False)
+    found = ps.audit(parse(QUICK, name="one"), tmp_path / "run", users=4, seed=1, observations=[3], html=False)
     assert found.collections is None
     assert "collection" not in found.results[0].as_json()
     assert "Collection" not in str(found.results)

@@ -136,6 +136,7 @@ class Leaks(Changed):
         return {**self.stated.obfuscate(objects, rng), "spare": np.where(seen, objects, -1)}
 
 
+@pytest.mark.default_cases("6")
 @pytest.mark.parametrize("universe", [6, 130])
 def test_a_mechanism_that_never_flips_a_one_is_caught(universe):
     verdict = check(NeverFlips(stated=make("sue", universe, {"epsilon": 1.0})), samples=SAMPLES, seed=SEED)
@@ -155,6 +156,7 @@ def test_a_rappor_that_never_flips_a_one_is_caught(cohorts):
     assert verdict.lower_bound.epsilon > 3, "there is no finite epsilon"
 
 
+@pytest.mark.default_cases("130")
 @pytest.mark.parametrize("universe", [6, 130])
 def test_a_flip_probability_too_small_by_a_fifth_is_caught(universe):
     verdict = check(TooLittleNoise(stated=make("sue", universe, {"epsilon": 1.0})), samples=2 * SAMPLES, seed=SEED)

@@ -105,6 +105,7 @@ def test_the_last_bits_of_laplace_noise_are_caught():
     assert "exceeds the declared ε" in sentence(verdict)
 
 
+@pytest.mark.default_cases("Snapped")
 @pytest.mark.parametrize("device", [Snapped, Geometric])
 def test_noise_on_a_grid_is_kept(device):
     verdict = check(adapt(device(), 2), samples=SAMPLES, seed=SEED, confidence=0.999)
@@ -142,6 +143,7 @@ def test_a_generator_that_is_used_as_given_is_silent():
     assert dict(rows(verdict))["generator"].startswith("no repeats and no dependence detected; fewer than 92,518")
 
 
+@pytest.mark.default_cases("clock")
 @pytest.mark.parametrize("seeds", [constant, lambda: clock(40)], ids=["constant", "clock"])
 def test_calls_that_repeat_each_other_are_caught(seeds):
     verdict = check(OwnGenerator(seeds()), samples=SAMPLES, seed=SEED, confidence=0.999)

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from cases.command_line import poolscope
 from cases.data_sources import PASSWORD, QUOTED_PASSWORD, object_store, postgresql_programs, postgresql_server
-from cases.report_files import small_attack
+from cases.report_files import WEAK, small_attack
 from polars.testing import assert_frame_equal
 
 import poolscope as ps
@@ -39,7 +39,7 @@ ROWS = pl.DataFrame(
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
-    scenario, path = small_attack(folder)
+    scenario, path = small_attack(folder, adversaries=WEAK)
     return SimpleNamespace(scenario=scenario, path=path)
 
 
@@ -154,6 +154,7 @@ def test_the_rows_of_the_local_file(place):
     assert (empty.height, empty.columns) == (0, ROWS.columns)
 
 
+@pytest.mark.default_cases("old-*", "new-sqlite")
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 @pytest.mark.parametrize("old", [True, False], ids=["old", "new"])
 def test_an_error_in_the_middle_changes_nothing(place, tmp_path, old):
@@ -240,6 +241,7 @@ def test_a_store_that_forbids_reading(monkeypatch):
                 destination_of("s3://b/t.parquet", None, options, **given)
 
 
+@pytest.mark.default_cases("sqlite", "postgresql")
 @pytest.mark.parametrize("place", DATABASES, indirect=True)
 def test_other_tables_of_a_database_stay(place):
     deliver(place, OLD)
@@ -248,26 +250,36 @@ def test_other_tables_of_a_database_stay(place):
     same(place.read(), OLD)
 
 
-@pytest.mark.parametrize("place", PLACES, indirect=True)
-def test_every_workflow_writes_the_same_rows(small, tmp_path, place):
+@pytest.fixture(scope="module")
+def workflows(small, tmp_path_factory):
+    """Every workflow that writes a table, and the table that it writes to a local file."""
+    folder = tmp_path_factory.mktemp("local")
     traces = pl.DataFrame({"user": [f"u{i % 7}" for i in range(60)], "object": [i % 30 for i in range(60)]})
     posts = pl.DataFrame({"who": ["ann", "bob", "ann"], "what": ["👍🏽 x", "👋🏿👋🏿", "👋🏿"]})
-    posts.write_csv(tmp_path / "p.csv")
+    posts.write_csv(folder / "p.csv")
     runs = {
         "attack": lambda **given: ps.attack(small.path, small.scenario, **given),
         "estimate": lambda **given: ps.estimate(small.path, small.scenario, **given),
         "obfuscate": lambda **given: ps.obfuscate(traces, small.scenario, seed=3, **given),
         "traces": lambda **given: ps.make_traces(
-            [tmp_path / "p.csv"], universe="emoji-11", user="who", text="what", **given
+            [folder / "p.csv"], universe="emoji-11", user="who", text="what", **given
         ),
     }
     for name, run in runs.items():
-        run(out=tmp_path / f"{name}.parquet")
+        run(out=folder / f"{name}.parquet")
+    return {name: (run, pl.read_parquet(folder / f"{name}.parquet")) for name, run in runs.items()}
+
+
+@pytest.mark.default_cases("sqlite", "s3")
+@pytest.mark.parametrize("place", PLACES, indirect=True)
+def test_every_workflow_writes_the_same_rows(workflows, tmp_path, place):
+    for run, expected in workflows.values():
         run(out=place.out, overwrite=True, **place.options)
-        same(place.read(), pl.read_parquet(tmp_path / f"{name}.parquet"))
+        same(place.read(), expected)
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.default_cases("she", "oue")
 @pytest.mark.parametrize("kind", ["she", "oue", "grr"])
 def test_reports_of_every_form_are_read_back(tmp_path, kind):
     """Vectors of numbers become lists or text, and give the same estimate."""

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
-from cases.command_line import SMALL, poolscope
+from cases.command_line import QUICK, SMALL, poolscope
 from cases.report_files import game_traces, scenario_of, write_traces
 from jsonschema import Draft202012Validator
 
@@ -219,7 +219,7 @@ def test_commands_warn_once_and_only_of_a_given_popularity(tmp_path):
         compare(scenario, ["grr"], [1.0], users=10, estimate_from=100, html=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        audit(parse(SMALL, name="small"), tmp_path / "other", users=10, html=False)
+        audit(parse(QUICK, name="small"), tmp_path / "other", users=10, html=False)
 
 
 def test_without_a_neutral_pool_the_interest_is_one(tmp_path):
@@ -245,7 +245,7 @@ def test_advice_shows_the_edges_of_the_data():
         "adversary": [{"name": "oracle", "popularity": "true"}],
         "attack": {"observations": [8]},
     }
-    asked = {"max_exposed": 0.3, "mechanisms": ["grr"], "users": 200, "horizon": 8, "epsilon": (0.5, 3.0)}
+    asked = {"max_exposed": 0.3, "mechanisms": ["grr"], "users": 60, "horizon": 8, "epsilon": (0.5, 3.0)}
     edge = {case.variant: case for case in ps.advise(ps.Scenario.from_dict(tables), **asked).sensitivity}
     case = edge["edge of the data: more"]
     assert case.about == "users"

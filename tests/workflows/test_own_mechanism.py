@@ -73,7 +73,7 @@ def test_the_scenario_gives_a_class_its_epsilon(own, tmp_path):
 
 
 def test_the_command_resumes_only_the_same_mechanism_and_reruns_none(own, tmp_path):
-    line = ["audit", "mine.toml", "--users", "20", "--out", "run", "--mechanism", "mine_of_tests:Own"]
+    line = ["audit", "mine.toml", "--users", "5", "--out", "run", "--mechanism", "mine_of_tests:Own"]
     done = CliRunner().invoke(app, line)
     assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["mechanism"] == "mine_of_tests:Own"

@@ -33,7 +33,7 @@ from cases.data_sources import (
     write_sqlite,
     written,
 )
-from cases.report_files import small_attack
+from cases.report_files import WEAK, small_attack
 from polars.testing import assert_frame_equal
 
 import poolscope as ps
@@ -53,7 +53,7 @@ DEVICES = {"user": "device", "bits": "payload"}
 def small(tmp_path_factory):
     """A scenario, its reports, and the posteriors of those reports in one Parquet file."""
     folder = tmp_path_factory.mktemp("small")
-    scenario, path = small_attack(folder)
+    scenario, path = small_attack(folder, adversaries=WEAK)
     ps.attack(path, scenario, out=folder / "expected.parquet")
     frame = pl.read_parquet(path)
     return SimpleNamespace(
@@ -85,12 +85,14 @@ def same(small, tmp_path, data, **options):
     assert_frame_equal(found, small.expected, check_exact=True)
 
 
+@pytest.mark.default_cases("r.csv", "r.csv.gz", "r.tsv.gz", "r.jsonl.zst", "r.parquet.gz", "r.arrow", "r.arrows.gz")
 @pytest.mark.parametrize("name", FILES)
 def test_files(small, tmp_path, name):
     same(small, tmp_path, write_file(tmp_path, small.frame, name))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["posteriors.parquet", name]
 
 
+@pytest.mark.default_cases("parquet", "tsv.zst")
 @pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl", "tsv.zst"])
 def test_many_files_patterns_and_folders(small, tmp_path, ending):
     folder = tmp_path / "parts"
@@ -112,6 +114,7 @@ def test_the_order_of_files_is_the_order_of_their_names(small, tmp_path):
     same(small, tmp_path, data[::-1], overwrite=True)
 
 
+@pytest.mark.default_cases("parquet", "jsonl.gz")
 @pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl.gz"])
 def test_partitions_are_columns_and_times(small, tmp_path, ending):
     """Days are numbered without leading zeros: their order is not that of their names."""
@@ -126,6 +129,7 @@ def test_partitions_are_columns_and_times(small, tmp_path, ending):
     same(small, tmp_path, str(tmp_path / f"reports/*/day=*/*.{ending}"), time="day", overwrite=True)
 
 
+@pytest.mark.default_cases("-csv", "gz-tsv", "zst-jsonl", "-parquet", "gz-arrow", "zst-arrows")
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet", "arrow", "arrows"])
 @pytest.mark.parametrize("ending", ["", "gz", "zst"])
 def test_standard_input(small, tmp_path, monkeypatch, kind, ending):
@@ -134,6 +138,7 @@ def test_standard_input(small, tmp_path, monkeypatch, kind, ending):
     same(small, tmp_path, "-")
 
 
+@pytest.mark.default_cases("parquet-*", "jsonl-ones")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
 def test_forms_of_bits(small, tmp_path, form, ending):
@@ -171,6 +176,7 @@ def test_frames(small, tmp_path, kind):
     same(small, tmp_path, frames()[kind](small.frame.rename(DEVICES)), columns=DEVICES, overwrite=True)
 
 
+@pytest.mark.default_cases("parquet", "csv")
 @pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl", "arrow"])
 def test_columns_and_time(small, tmp_path, ending):
     """Runs of five rows share a time and stay together; the runs are shuffled."""
@@ -231,6 +237,7 @@ def test_a_query_changes_nothing(small, tmp_path, server):
     same(small, tmp_path, server.address, query=QUERY)
 
 
+@pytest.mark.default_cases("r.parquet", "r.csv.gz", "r.jsonl")
 @pytest.mark.parametrize("name", ["r.parquet", "r.csv", "r.csv.gz", "r.tsv", "r.jsonl", "r.jsonl.zst", "r.arrow"])
 def test_an_object_store(small, tmp_path, store, monkeypatch, name):
     for key, value in store.environment.items():
@@ -239,6 +246,7 @@ def test_an_object_store(small, tmp_path, store, monkeypatch, name):
     same(small, tmp_path, f"s3://reports/{name}", allow_network=True)
 
 
+@pytest.mark.default_cases("r.parquet", "r.jsonl.gz")
 @pytest.mark.parametrize("name", ["r.parquet", "r.csv", "r.jsonl.gz", "r.arrow"])
 def test_a_web_server(small, tmp_path, name):
     """Also where the address is signed: its query is sent, and is not shown."""

@@ -27,8 +27,12 @@ def without_keys(table, *keys):
     return table.drop(*keys, "seed")
 
 
-def test_rows_are_those_of_separate_runs():
-    done = ps.sweep(SMALL, VARY, seeds=[3, 5], users=40)
+@pytest.fixture(scope="module")
+def done():
+    return ps.sweep(SMALL, VARY, seeds=[3, 5], users=40)
+
+
+def test_rows_are_those_of_separate_runs(done):
     assert done.results.columns[:3] == ["mechanism.epsilon", "popularity.exponent", "seed"]
     found = done.results.filter(
         (pl.col("mechanism.epsilon") == 3.5) & (pl.col("popularity.exponent") == 0.0) & (pl.col("seed") == 5)
@@ -156,8 +160,7 @@ def test_lists_are_text_in_the_table():
     assert done.results["attack.observations"].unique(maintain_order=True).to_list() == ["[1]", "[2, 3]"]
 
 
-def test_any_column_is_drawn_against_any_key(tmp_path):
-    done = ps.sweep(SMALL, VARY, seeds=2, users=10)
+def test_any_column_is_drawn_against_any_key(done):
     chart = ps.figures.sweep_plot(done.results, "brier", "popularity.exponent", color="mechanism.epsilon", panel="n")
     rows = chart.to_dict()["datasets"]["rows"]
     some = done.results.filter(
