@@ -426,12 +426,12 @@ def test_held_out_users_reject_what_luck_has_chosen(monkeypatch):
     assert exposed_exactly(beyond, (1.0, 0.9)) > 2 * TARGET
 
     def lucky(problem):
-        aimed = round(800 * target_with_margin(TARGET, 800, 800))
-        trial = Trial(epsilon=1.0, users=800, exposed=share_of(aimed, 800), cap=known_value(DAYS))
+        aimed = round(400 * target_with_margin(TARGET, 400, 400))
+        trial = Trial(epsilon=1.0, users=400, exposed=share_of(aimed, 400), cap=known_value(DAYS))
         return [Step(EQUAL_SHARES, beyond, trial, 0.0)]
 
     monkeypatch.setattr("poolscope.workflows.advise.collections.allocate", lucky)
-    found = ps.advise(coins(1.0, 0.9), max_error={}, users=800, **ASKED)
+    found = ps.advise(coins(1.0, 0.9), max_error={}, users=400, **ASKED)
     first, *_, last = found.recommendation.attempts
     assert [one.epsilon for one in first.settings] == [1.0, 1.0]
     assert (first.meets_targets, last.meets_targets) == ("no", "yes")

@@ -330,8 +330,8 @@ def test_sampled_posteriors_have_the_monte_carlo_error_of_the_joint_one(tmp_path
     memoized = {**DOMAINS, "mechanism": {"kind": "grr", "epsilon": 2.0}, "devices": {"memoize": True}}
     knowing = [{"name": "strong", "popularity": "true"}, {"name": "naive", "popularity": "true"}]
     knowing[1]["knows_memoization"] = False
-    # few reports are enumerated, 25 are sampled
-    found = scenario(EMOJIS, memoized, adversary=knowing, attack={"observations": [25]})
+    # few reports are enumerated, 15 are sampled
+    found = scenario(EMOJIS, memoized, adversary=knowing, attack={"observations": [15]})
     persons = draw_persons(build_joint_game(found, 1), range(3), 1, Local(threads=1))
     made = {}
     for c, part in enumerate(found.parts):
@@ -345,7 +345,7 @@ def test_sampled_posteriors_have_the_monte_carlo_error_of_the_joint_one(tmp_path
     joint = {(r["user"], r["adversary"]): r for r in pl.read_parquet(tmp_path / "joint.parquet").iter_rows(named=True)}
     single = {}
     for c, part in enumerate(found.parts):
-        ps.attack(made[part.name], part, observations=[50, 25][c : c + 1], out=tmp_path / f"{c}-p.parquet")
+        ps.attack(made[part.name], part, observations=[30, 15][c : c + 1], out=tmp_path / f"{c}-p.parquet")
         for row in pl.read_parquet(tmp_path / f"{c}-p.parquet").iter_rows(named=True):
             single[part.name, row["user"], row["adversary"]] = row
 

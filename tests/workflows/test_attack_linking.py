@@ -48,7 +48,9 @@ def device(names):
 def test_joined_devices_are_attacked_as_if_the_file_had_named_them(tmp_path, mechanism, interleaved):
     """To the bit; nobody is joined to another, and hardly any pseudonym stays apart."""
     scenario, path = sent(tmp_path, mechanism, interleaved=interleaved)
-    found = attack(path, scenario, out=tmp_path / "found.parquet", link_fdr=RATE)
+    # reports of two pseudonyms, so few that chains are short
+    few = {"observations": [WINDOW + 2]}
+    found = attack(path, scenario, out=tmp_path / "found.parquet", link_fdr=RATE, **few)
     table = found.joined.table
     assert (device(table["pseudonym"]) == device(table["user"])).all()
     assert found.users == found.joined.devices == table["user"].n_unique()
@@ -59,12 +61,12 @@ def test_joined_devices_are_attacked_as_if_the_file_had_named_them(tmp_path, mec
     named.write_parquet(tmp_path / "named.parquet")
     kept = f"{mechanism}[devices]\nmemoize = true\n"
     other = scenario_of(tmp_path, mechanism=kept, adversaries=STRONG + NAIVE, attack=ATTACK, name="named.toml")
-    attack(tmp_path / "named.parquet", other, out=tmp_path / "expected.parquet")
+    attack(tmp_path / "named.parquet", other, out=tmp_path / "expected.parquet", **few)
     posteriors = pl.read_parquet(tmp_path / "found.parquet")
     assert posteriors.drop("pseudonyms").equals(pl.read_parquet(tmp_path / "expected.parquet"))
     counts = dict(table.group_by("user").len().rows())
     assert dict(posteriors.select("user", "pseudonyms").rows()) == counts
-    assert posteriors["n"].max() == 30
+    assert posteriors["n"].max() == WINDOW + 2
 
 
 @pytest.mark.cluster
@@ -158,8 +160,8 @@ def test_what_cannot_be_joined_is_refused(tmp_path):
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
-    # two pseudonyms of each user: a posterior after each of 20 reports
-    sent(tmp_path, SKETCH, attack=ATTACK.replace("30", "20"))
+    # two pseudonyms of each user: a posterior after each of 15 reports
+    sent(tmp_path, SKETCH, attack=ATTACK.replace("30", "15"))
     monkeypatch.chdir(tmp_path)
     at = "attack", "reports.parquet", "--scenario", "small.toml"
     more = "--out", "out.csv", "--linked-out", "devices.csv", "--html", "out.html"

@@ -18,7 +18,7 @@ from poolscope.inference.multiplicity import log_set_bayes_factor
 from poolscope.reports.files import read_reports
 from poolscope.workflows.attack.one_user import attack_user
 
-USERS = 24
+USERS = 15
 
 
 @pytest.fixture(scope="module")

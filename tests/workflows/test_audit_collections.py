@@ -118,7 +118,8 @@ def test_the_page_says_who_is_overconfident_by_a_wrong_link(tmp_path):
         {"name": "wrong", "popularity": "true", "links": {"emojis": 1.0}},
         {"name": "said", "popularity": "true", "links": {"emojis": 0.65}},
     ]
-    found = ps.audit(scenario(sharp, DOMAINS, adversary=believers), tmp_path / "run", users=300, seed=3)
+    sharp_only = scenario(sharp, DOMAINS, adversary=believers, attack={"observations": [20]})
+    found = ps.audit(sharp_only, tmp_path / "run", users=300, seed=3)
     (caution,) = found.collections.cautions
     assert caution.startswith(
         "The wrong adversary assumes another link for emojis than the true one. It is overconfident"

@@ -113,9 +113,10 @@ def test_check_enumerates_tuples_of_a_scenario(kind):
     jsonschema.validate(verdict.as_json(), json_schema(Verdict, strict=True))
 
 
+@pytest.mark.slow
 def test_check_of_the_trial_finds_3_004_where_the_paper_claims_2():
     table = {"epsilon": None, "claimed_epsilon": 2.0}
-    verdict = ps.check(scenario("rs+fd", EMOJI, DOMAIN, WORD, options=table), samples=5000, seed=1)
+    verdict = ps.check(scenario("rs+fd", EMOJI, DOMAIN, WORD, options=table), samples=10_000, seed=1)
     assert verdict.exact.epsilon == pytest.approx(3.004, abs=5e-4)
     assert verdict.exact.reports == 160
     assert verdict.declared == pytest.approx(3.004, abs=5e-4)

@@ -20,6 +20,7 @@ from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows.fit import fit, fitted_scenario
 from poolscope.workflows.obfuscate import obfuscate
 
+PEOPLE = 150
 GRR = "kind = 'grr'\nepsilon = 3\n"
 USERS = "[users]\nbehavior = { interest = { beta = [2, 4] }, polarization = { beta = [3, 2] } }\n"
 
@@ -33,7 +34,7 @@ def scenario(tmp_path, monkeypatch):
 @pytest.fixture
 def traces(scenario, tmp_path):
     """Traces of users whose behavior is the scenario's."""
-    found = game_traces(scenario.game(0), 300, seed=1)
+    found = game_traces(scenario.game(0), PEOPLE, seed=1)
     write_traces(tmp_path / "traces.csv", found, names=lambda user: f"u{user}")
     return found
 
@@ -41,11 +42,11 @@ def traces(scenario, tmp_path):
 def test_traces_counts_and_reports_find_the_same_users(scenario, traces, tmp_path):
     universe = scenario.universe()
     from_traces = fit(scenario, "traces.csv")
-    assert (from_traces.data, from_traces.users, from_traces.events) == ("traces", 300, 300 * 40)
+    assert (from_traces.data, from_traces.users, from_traces.events) == ("traces", PEOPLE, PEOPLE * 40)
     pools = universe.pool_of[traces] + 1
     rows = [
         {"user": f"u{u}", "pool": ["", *universe.pool_names][p], "count": int((pools[u] == p).sum())}
-        for u in range(300)
+        for u in range(PEOPLE)
         for p in range(universe.k + 1)
     ]
     pl.DataFrame(rows).write_parquet("counts.parquet")
@@ -55,7 +56,7 @@ def test_traces_counts_and_reports_find_the_same_users(scenario, traces, tmp_pat
     assert from_counts.behavior == from_traces.behavior
     obfuscate("traces.csv", scenario, "reports.parquet", seed=3)
     from_reports = fit(scenario, "reports.parquet")
-    assert (from_reports.data, from_reports.users, from_reports.events) == ("reports", 300, 300 * 40)
+    assert (from_reports.data, from_reports.users, from_reports.events) == ("reports", PEOPLE, PEOPLE * 40)
     for found in (from_traces, from_reports):
         # within three standard errors, one of which is about a quarter of the interval
         assert abs(found.interest.mean.value - 2 / 6) < 0.75 * width(found.interest.mean)
@@ -153,13 +154,13 @@ def test_other_refusals(scenario, traces, tmp_path):
         fit(scenario.replace({"devices.memoize": True}), "reports.parquet")
     found = fit(scenario, "reports.parquet", max_users=20)
     assert (found.users, found.events) == (20, 800)
-    assert "The fit is of the first 20 of 300 users." in found.notes
+    assert f"The fit is of the first 20 of {PEOPLE} users." in found.notes
 
 
 def test_the_command_prints_the_table_and_writes_the_scenario(scenario, traces, tmp_path):
     done = poolscope("fit", "small.toml", "traces.csv", "--out", "fitted.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "Fit to traces: 300 users, 12,000 events" in done.stdout
+    assert f"Fit to traces: {PEOPLE} users, {PEOPLE * 40:,} events" in done.stdout
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("behavior = "))
     assert tomllib.loads(line)["behavior"] == tomllib.loads((tmp_path / "fitted.toml").read_text())["users"]["behavior"]
     wrong = poolscope("fit", "small.toml", "no.csv", cwd=tmp_path)

@@ -249,13 +249,14 @@ estimate_from = 500
 
 [attack]
 observations = [3, 10]
+estimates = 2
 threshold = 0.5
 """
 
 
 def test_a_run_that_was_recorded_without_comments_goes_on(tmp_path):
     """As it was before texts kept their comments."""
-    scenario = parse("# mine\n" + scenario_text(users=5), name="drawn")
+    scenario = parse("# mine\n" + scenario_text(users=5) + "estimates = 2\n", name="drawn")
     asked = {"epsilon": 2, "mechanism": "grr", "threshold": 0.5}
     audit(scenario, tmp_path / "run", **asked)
     assert "# mine" in read_manifest(tmp_path / "run").scenario
