@@ -31,7 +31,7 @@ SAMPLES = 10_000
 @pytest.mark.parametrize("name", list(KINDS))
 @pytest.mark.parametrize("size", [pytest.param(tiny, marks=pytest.mark.statistical), large])
 def test_every_mechanism_keeps_its_promise(name, size):
-    verdict = check(size(name), samples=SAMPLES, seed=SEED, confidence=0.999)
+    verdict = check(size(name), samples=2 * SAMPLES, seed=SEED, confidence=0.999)
     assert verdict.passed, verdict.violations
     assert verdict.lower_bound.epsilon <= verdict.declared
     assert verdict.lower_bound.epsilon > 0.3 * verdict.declared or np.isinf(verdict.declared), (

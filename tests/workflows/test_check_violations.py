@@ -68,7 +68,7 @@ def test_noise_that_is_balanced_over_two_reports_is_caught(name, kind, words):
 )
 def test_a_schedule_of_truths_is_caught(name, of, schedule):
     mechanism = of(KINDS[name](**DEFECTS[schedule]()))
-    verdict = check(mechanism, samples=SAMPLES, seed=SEED, confidence=0.999)
+    verdict = check(mechanism, samples=2 * SAMPLES, seed=SEED, confidence=0.999)
     found = [reason for reason in verdict.violations if "depend on each other" in reason]
     assert any(reason.startswith("reports of one call") for reason in found), verdict.violations
     assert any(reason.startswith("reports of successive calls") for reason in found), verdict.violations
