@@ -91,6 +91,7 @@ def test_what_is_sent_has_the_enumerated_law(name):
         assert fit(device, trace) > 1e-4, trace
 
 
+@pytest.mark.default_cases("l-osue", "l-grr", "loloha", "dbitflip")
 @every_device
 def test_fresh_reports_have_another_law(name):
     """A negative control; reports that dBitFlip keeps cannot differ at all."""

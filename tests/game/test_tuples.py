@@ -101,6 +101,7 @@ def test_outcomes_are_those_of_the_reports(kind, options):
             assert own["exposed_at_50"].to_list() == first
 
 
+@pytest.mark.default_cases("spl-options0", "rs+rfd-options3")
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_outcomes_do_not_depend_on_blocks_or_threads(kind, options):
     estimated = [{"name": "strong", "popularity": "estimated", "estimate_from": 5000}]

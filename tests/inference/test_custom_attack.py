@@ -101,6 +101,7 @@ class Backwards(Local):
         return map(function, list(items)[::-1])
 
 
+@pytest.mark.default_cases("1-Local(threads=2)", "100000-Backwards(threads=3)")
 @pytest.mark.parametrize("engine", [Local(threads=2), Backwards(threads=3)], ids=str)
 @pytest.mark.parametrize("block_bytes", [1, 100_000])
 def test_threads_and_blocks_change_no_bit(engine, block_bytes, monkeypatch):

@@ -80,6 +80,7 @@ def test_the_attack_is_calibrated(name):
     assert p > LEVEL, f"expected calibration error has p = {p:.2g}, allowed {LEVEL:.2g}"
 
 
+@pytest.mark.default_cases("dbitflip", "l-osue")
 @some_devices
 def test_an_overconfident_attack_is_not(name):
     """The control: the same posteriors, as sure as if all had been seen eight times."""

@@ -80,6 +80,7 @@ def test_without_instantaneous_noise_reports_are_answers():
     np.testing.assert_allclose(found, expected, atol=0.12)
 
 
+@pytest.mark.default_cases("0.05")
 @pytest.mark.parametrize("p", [0.05, 0.3])
 def test_no_worse_than_each_report_by_itself(p):
     """In log loss, beyond the noise of the difference on these users; more in docs/results/memoization-study.md."""

@@ -66,7 +66,7 @@ def short(monkeypatch):
     monkeypatch.setattr(response_map_samplers, "MAX_WORK", 4e6)
 
 
-@pytest.mark.default_cases("grr", "loloha")
+@pytest.mark.default_cases("grr")
 @pytest.mark.parametrize("name", CASES)
 def test_stated_errors_are_those_that_are_made(name):
     off, error = deviations(name)

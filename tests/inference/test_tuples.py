@@ -106,6 +106,7 @@ def random_terms(count, seed, d=2, k=2):
     return [own / top for own in terms]
 
 
+@pytest.mark.default_cases("belief1")
 @pytest.mark.parametrize("belief", [{}, {"interest": Beta(a=2.0, b=5.0), "polarization": Beta(a=8.0, b=2.0)}])
 def test_rules_that_agree_are_right(belief):
     """Sharper than any reports of a mechanism: 120 of them, each up to 50 times as likely from one pool."""

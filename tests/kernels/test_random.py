@@ -63,6 +63,7 @@ def called(toss):
     return words
 
 
+@pytest.mark.default_cases("16")
 @pytest.mark.parametrize("lanes", [1, TOGETHER])
 def test_the_intrinsic_and_its_plain_twin_have_the_same_bits(lanes, monkeypatch):
     """As an intrinsic, as a plain function, and as the intrinsic where LLVM refuses it."""

@@ -74,6 +74,8 @@ every_law = pytest.mark.parametrize(
     ("name", "epsilon"), [(name, e) for name in KINDS for e in (*EPSILONS, np.inf) if KINDS[name].limit or e < np.inf]
 )
 
+every_sample = pytest.mark.parametrize(("epsilon", "count"), [(0.5, 40_000), (4.0, 40_000), (4.0, 10_000)])
+
 
 def test_every_mechanism_is_in_the_suite():
     """All names of scenarios, and an object of somebody's own."""
@@ -143,6 +145,7 @@ def test_functions_outlive_another_parameter(name):
 # The law
 
 
+@pytest.mark.default_cases("*-1.0", "*-inf")
 @every_law
 def test_likelihoods_are_the_law(name, epsilon):
     """likelihood_offset + likelihood_scale * mass is Pr[report | z] up to a factor of the report, and sums to one.
@@ -159,6 +162,7 @@ def test_likelihoods_are_the_law(name, epsilon):
         np.testing.assert_allclose((factor[:, None] * weight)[possible], probability[possible], rtol=1e-13)
 
 
+@pytest.mark.default_cases("*-1.0", "*-inf")
 @every_law
 def test_the_own_object_is_supported_with_probability_p_star(name, epsilon):
     """For pure mechanisms under any hash function; others may have a p* that is a mean over them."""
@@ -168,6 +172,7 @@ def test_the_own_object_is_supported_with_probability_p_star(name, epsilon):
         np.testing.assert_allclose((probability * support).sum(axis=0), mechanism.p_star, rtol=1e-14)
 
 
+@pytest.mark.default_cases("1.0-*")
 @every_noise
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_no_ratio_exceeds_e_to_the_epsilon(name, epsilon):
@@ -177,18 +182,18 @@ def test_no_ratio_exceeds_e_to_the_epsilon(name, epsilon):
     assert (ratio.max() == pytest.approx(np.exp(epsilon), rel=1e-12)) == KINDS[name].tight, "reached, where it is tight"
 
 
-@pytest.mark.default_cases("3.0-*")
+@pytest.mark.default_cases("3.0-3000-*")
 @every_listed
-@pytest.mark.parametrize("epsilon", [0.5, 3.0])
-def test_samples_follow_the_law(name, epsilon):
+@pytest.mark.parametrize(("epsilon", "count"), [(0.5, 8000), (3.0, 8000), (3.0, 3000)])
+def test_samples_follow_the_law(name, epsilon, count):
     mechanism, probability = tiny(name, epsilon), distribution(name, epsilon)
     position = {key(report): i for i, report in enumerate(rows(KINDS[name].every()))}
     rng = np.random.default_rng(SEED)
     for z in range(TINY):
-        reports = mechanism.obfuscate(np.full(8000, z), rng)
+        reports = mechanism.obfuscate(np.full(count, z), rng)
         assert tuple(reports) == tuple(mechanism.report_columns)
         seen = np.bincount([position[key(r)] for r in rows(reports)], minlength=len(position))
-        expected = 8000 * probability[:, z]
+        expected = count * probability[:, z]
         assert seen[expected == 0].sum() == 0
         often = expected >= 5
         if (expected[~often] > 0).any():
@@ -214,13 +219,13 @@ def test_without_noise_a_report_is_transparent(name, epsilon):
         np.testing.assert_array_equal(mechanism.support(reports).sum(axis=1), 1)
 
 
-@pytest.mark.default_cases("4.0-*")
+@pytest.mark.default_cases("4.0-10000-*")
 @every_support
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
-def test_p_star_and_q_star(name, epsilon):
+@every_sample
+def test_p_star_and_q_star(name, epsilon, count):
     """Over many hash functions: the own object, and the mean over all others, by Monte Carlo."""
     mechanism = large(name, epsilon)
-    objects, keys = some(mechanism, 40_000, seed=1)
+    objects, keys = some(mechanism, count, seed=1)
     support = mechanism.support(mechanism.report(objects, keys))
     own = support[np.arange(len(objects)), objects]
     others = (support.sum(axis=1) - own) / (LARGE - 1)
@@ -229,13 +234,13 @@ def test_p_star_and_q_star(name, epsilon):
         assert abs(sample.mean() - stated) < bound, (stated, sample.mean(), bound)
 
 
-@pytest.mark.default_cases("4.0-*")
+@pytest.mark.default_cases("4.0-10000-*")
 @every_count
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
-def test_means_of_the_scores(name, epsilon):
+@every_sample
+def test_means_of_the_scores(name, epsilon, count):
     """The same of what the curator sums; of supports it is the same."""
     mechanism = large(name, epsilon)
-    objects, keys = some(mechanism, 40_000, seed=1)
+    objects, keys = some(mechanism, count, seed=1)
     scores = mechanism.scores(mechanism.report(objects, keys)).astype(float)
     own = scores[np.arange(len(objects)), objects]
     others = (scores.sum(axis=1) - own) / (LARGE - 1)
@@ -334,6 +339,7 @@ def test_obfuscate_takes_a_generator(name):
         assert any((one[column] != other[column]).any() for column in one)
 
 
+@pytest.mark.default_cases("csv-*")
 @every_mechanism
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_reports_survive_a_file(name, ending, tmp_path):

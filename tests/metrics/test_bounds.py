@@ -157,6 +157,7 @@ def test_a_channel_of_a_larger_epsilon_is_right_more_often():
     assert oracle.right(channels, uniform(3)) > success_bound(1.0, 1, 1 / 3) + 0.01
 
 
+@pytest.mark.default_cases("0.3-1-60", "0.5-0.05-40", "*-0.5-7", "*-3-12")
 @pytest.mark.parametrize(("epsilon", "n"), [(0.05, 40), (0.5, 7), (1, 60), (3, 12)])
 @pytest.mark.parametrize("best", mostly(slow, [1 / 2, 1 / 3, 0.3, 1 / 6, 0.001], 1 / 2, 0.3))
 def test_the_bound_is_at_most_that_of_any_slope_and_below_the_trade_off_curve_at_best(epsilon, n, best):
@@ -226,6 +227,7 @@ def above(record):
     return (record.precision.value - most) / math.sqrt(most * (1 - most) / record.users)
 
 
+@pytest.mark.default_cases("weights1-0.6")
 @pytest.mark.parametrize(("weights", "best"), [(None, 0.5), ((2, 3), 0.6)])
 def test_the_attack_on_decided_users_of_two_pools_is_as_right_as_anyone_can_be(weights, best):
     for record in records("ab", weights=weights):

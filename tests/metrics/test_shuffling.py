@@ -48,6 +48,7 @@ def test_published_numbers():
     assert shuffle_epsilon_closed_form(4, 100_000, 1e-6) == pytest.approx(0.5378, abs=5e-5)
 
 
+@pytest.mark.default_cases("1e-09-30-3", "1e-09-9-0.5", "0.001-30-0.01", "0.001-2-1", "0.1-9-1", "0.1-1-3")
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1, 3])
 @pytest.mark.parametrize("devices", [1, 2, 9, 30])
 @pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.1])
@@ -56,6 +57,7 @@ def test_shuffled_epsilon_is_the_least_that_has_delta(epsilon, devices, delta):
     assert_least(distributions, shuffle_epsilon(epsilon, devices, delta), delta)
 
 
+@pytest.mark.default_cases("1e-06-29-2", "0.01-29-0.5", "0.01-5-1")
 @pytest.mark.parametrize("epsilon", [0.5, 1, 2])
 @pytest.mark.parametrize("devices", [5, 29])
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
@@ -164,6 +166,7 @@ def test_a_mechanism_that_is_not_pure_has_the_bound_of_its_epsilon():
 # Rounds
 
 
+@pytest.mark.default_cases("1e-06-1-6", "0.01-3-3")
 @pytest.mark.parametrize(("epsilon", "devices"), [(0.5, 4), (1, 6), (3, 3)])
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
 def test_two_rounds_are_those_of_the_product(epsilon, devices, delta):

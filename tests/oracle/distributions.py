@@ -270,16 +270,22 @@ def response_twice(value, report, size, permanent, instantaneous):
 
 @lru_cache
 @mp.workdps(reference.DIGITS)
+def second_epsilon(size, epsilon):
+    """The epsilon of the second response, with which a report has this epsilon in all."""
+
+    def odds(instantaneous):
+        own, other = (response_twice(0, report, size, 2 * mpf(epsilon), instantaneous) for report in (0, 1))
+        return mp.log(own / other)
+
+    return solve_instantaneous(odds, mpf(epsilon))
+
+
+@lru_cache
+@mp.workdps(reference.DIGITS)
 def twice_at(value, report, size, epsilon):
     if epsilon == inf or epsilon > 1000:
         return mpf(int(value == report))
-    permanent = 2 * mpf(epsilon)
-
-    def odds(instantaneous):
-        own, other = (response_twice(0, report, size, permanent, instantaneous) for report in (0, 1))
-        return mp.log(own / other)
-
-    return response_twice(value, report, size, permanent, solve_instantaneous(odds, mpf(epsilon)))
+    return response_twice(value, report, size, 2 * mpf(epsilon), second_epsilon(size, epsilon))
 
 
 def l_grr_probability(report, z, epsilon):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -334,9 +335,12 @@ def rows(reports):
     return [{name: column[i] for name, column in reports.items()} for i in range(count)]
 
 
+@lru_cache
 def distribution(name, epsilon):
     """Pr[report | z] of every report and object by the oracle, (reports, TINY)."""
     probability = KINDS[name].probability
-    return np.array(
+    table = np.array(
         [[float(probability(report, z, epsilon)) for z in range(TINY)] for report in rows(KINDS[name].every())]
     )
+    table.flags.writeable = False
+    return table

@@ -71,7 +71,7 @@ def stored_users(example, request):
     return arrays, tables
 
 
-@pytest.mark.default_cases("3-*", "12-*")
+@pytest.mark.default_cases("3-*", "12-strong")
 @pytest.mark.parametrize("adversary", ["weak", "strong"])
 def test_stored_example(example, stored_users, adversary):
     arrays, tables = stored_users
@@ -174,6 +174,7 @@ def test_scores_sum_to_one_over_all_reports(n):
     assert [float(total) for total in totals] == pytest.approx([2 / 3] * 3)
 
 
+@pytest.mark.default_cases("*-1", "*-4", "pool-9")
 @pytest.mark.parametrize("n", [1, 4, 9])
 @pytest.mark.parametrize(
     "priors",

@@ -52,6 +52,7 @@ def test_a_mechanism_says_what_its_columns_hold(kind):
     assert tuple(some_reports(kind)) == tuple(about.report_columns)
 
 
+@pytest.mark.default_cases("*-csv-named", "*-parquet-numbered")
 @pytest.mark.parametrize("universe", [NUMBERED, NAMED], ids=["numbered", "named"])
 @pytest.mark.parametrize("ending", FORMATS)
 @pytest.mark.parametrize("kind", MECHANISMS)

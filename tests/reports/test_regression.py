@@ -111,6 +111,7 @@ def test_a_million_reports_and_what_nobody_sent():
     assert np.mean(seen) < 0.0228 + 4 * np.sqrt(0.0228 * 0.9772 / 300), seen
 
 
+@pytest.mark.default_cases("cms", "hcms")
 @pytest.mark.parametrize("name", ["cms", "hcms", "google"])
 def test_regression_is_better_where_collisions_are_many(name):
     errors = {}
@@ -195,6 +196,7 @@ TABLES = {
 }
 
 
+@pytest.mark.default_cases("cms-regression", "basic rappor-linear", "hcms-None")
 @pytest.mark.parametrize("method", ["linear", "regression", None])
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_without_collisions_are_unbiased(name, method):
