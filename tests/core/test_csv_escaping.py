@@ -85,7 +85,7 @@ def test_a_story_in_csv_is_the_one_in_parquet(folder, capsys, raw):
         assert command("obfuscate", "traces.parquet", *at, "--out", f"reports.{ending}", "--seed", 1, *more) == 0
         # raw files are for other programs
         reports = "reports.parquet" if raw else f"reports.{ending}"
-        out = "--out", f"posteriors.{ending}", "--html", f"{ending}.html"
+        out = "--out", f"posteriors.{ending}"
         assert command("attack", reports, *at, *out, "--ground-truth", "truth.parquet", *more) == 0
         assert f"{len(HOSTILE)}" in capsys.readouterr().out
         assert command("estimate", reports, *at, "--out", f"popularity.{ending}", *more) == 0

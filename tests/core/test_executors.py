@@ -91,7 +91,7 @@ def test_every_engine_and_a_resumed_run_give_the_same_table(dask, tmp_path_facto
 @pytest.mark.parametrize("processes", [False, True])
 def test_anything_with_a_map_is_an_engine(tmp_path, processes):
     """An executor's threads, or processes of another start: the same outcomes, and the progress is told."""
-    scenario, facts = parse(scenario_text(), name="mapped"), Told()
+    scenario, facts = parse(scenario_text(observations=(3,)), name="mapped"), Told()
     expected = play(build_game(scenario, 3), 60, 3, engine=Local(threads=1))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) if processes else ThreadPoolExecutor(2) as executor:
@@ -116,7 +116,7 @@ def test_what_maps_nothing_is_no_engine():
 
 @pytest.mark.cluster
 def test_dask_gives_work_to_all_and_the_same_summary(dask, tmp_path):
-    scenario, seen = parse(scenario_text(users=200), name="drawn"), Told()
+    scenario, seen = parse(scenario_text(users=200, observations=(3,)), name="drawn"), Told()
     there = audit(scenario, tmp_path / "there", engine=dask, progress=seen)
     here = audit(scenario, tmp_path / "here", engine=Local(threads=2))
     assert {**there.as_json(), "seconds": 0} == {**here.as_json(), "seconds": 0}
@@ -203,12 +203,10 @@ def test_a_cluster_of_its_own(tmp_path):
     assert "After 10 reports" in done.stdout
 
 
-def test_without_dask_one_line_names_what_to_install(tmp_path):
-    code = "import sys; sys.modules['distributed'] = None; from poolscope.cli.commands import main; main()"
-    arguments = ["audit", "apple-emojis", "--engine", "dask", "--out", "run"]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr == "poolscope: the engine dask is not installed; pip install 'poolscope[dask]'\n"
+def test_without_dask_one_line_names_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert command("audit", "apple-emojis", "--engine", "dask", "--out", tmp_path / "run") == 2
+    assert capsys.readouterr().err == "poolscope: the engine dask is not installed; pip install 'poolscope[dask]'\n"
     assert not (tmp_path / "run").exists()
 
 
@@ -284,7 +282,8 @@ def sabotaged(request, dask):
 )
 def test_what_is_finished_is_kept(sabotaged, tmp_path, what, kind, message):
     engine, run = sabotaged
-    scenario, out = parse(scenario_text(users=100), name="drawn"), tmp_path / "run"
+    plain = scenario_text(users=100, adversaries=("weak",), observations=(3,))
+    scenario, out = parse(plain, name="drawn"), tmp_path / "run"
     run(sabotage, *what)
     with pytest.raises(kind, match=message) as error:
         audit(scenario, out, engine=engine)

@@ -94,7 +94,7 @@ def parquet(columns):
 
 
 cells = st.sampled_from(["", "a", "0", "29", "30", "-1", "1e9", "nan", '"x', "é", "\x00", "0 1", "9" * 30, " a"])
-SETTINGS = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -194,7 +194,7 @@ def test_files_that_ended_the_process(tmp_path, message):
 @pytest.mark.default_cases("snappy", "zstd")
 @pytest.mark.parametrize("compression", ["uncompressed", "zstd", "snappy", "gzip"])
 def test_what_is_checked_of_parquet_is_true_of_good_files(compression):
-    rows = 70_000
+    rows = 7_000
     frame = pl.DataFrame(
         {
             "number": np.arange(rows),
@@ -207,7 +207,7 @@ def test_what_is_checked_of_parquet_is_true_of_good_files(compression):
     )
     for some in (frame, frame.clear(), frame[:1]):
         stream = io.BytesIO()
-        some.write_parquet(stream, compression=compression, row_group_size=30_000)
+        some.write_parquet(stream, compression=compression, row_group_size=3_000)
         check(stream)
 
 
@@ -282,13 +282,20 @@ def test_huge_tables_are_refused_before_they_are_read(tmp_path):
 # Nothing is obeyed
 
 
+def called(function):
+    """What a call names: `eval`, or `np.load` with its module."""
+    if isinstance(function, ast.Attribute):
+        return f"{getattr(function.value, 'id', None)}.{function.attr}"
+    return getattr(function, "id", None)
+
+
 def test_nothing_is_unpickled_or_evaluated():
     for path in Path(poolscope.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = {getattr(node, "module", None), *(alias.name for alias in node.names)}
                 assert not names & {"pickle", "cloudpickle", "marshal", "shelve", "dill", "joblib"}, path
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("eval", "exec", "np.load", "numpy.load"):
+            if isinstance(node, ast.Call) and called(node.func) in ("eval", "exec", "np.load", "numpy.load"):
                 assert ast.unparse(node.func).endswith("load"), path
                 assert "allow_pickle=False" in ast.unparse(node), path
 
@@ -318,7 +325,7 @@ def test_names_are_shown_and_never_obeyed(tmp_path, capsys):
     text = scenario_text(users=30).replace('name = "weak"', f'name = "{name}"').replace("a = 5", f'"{name}" = 5')
     (tmp_path / "hostile.toml").write_text(f'title = "{name}"\n{text}')
     assert command("audit", tmp_path / "hostile.toml", "--out", tmp_path / "run") == 0
-    choices = ("--mechanism", "grr,oue", "--epsilon", "1", "--users", "30")
+    choices = ("--mechanism", "grr", "--epsilon", "1", "--users", "30")
     assert command("compare", tmp_path / "hostile.toml", *choices, "--out", tmp_path / "compared") == 0
     said = capsys.readouterr()
     assert "\x1b[2J" not in said.out + said.err

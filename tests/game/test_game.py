@@ -61,7 +61,7 @@ def test_threads_and_blocks_change_no_bit(outcomes, engine, block_bytes, monkeyp
     monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", block_bytes)
     monkeypatch.setattr(independent, "CHUNK", 17)
     # a block of each user takes a while
-    users = 500 if block_bytes > 1 else 100
+    users = 500 if block_bytes > 1 else 30
     expected = outcomes.filter(pl.col("user") < users)
     assert_frame_equal(play(GAME, users, SEED, engine=engine), expected, check_exact=True)
 

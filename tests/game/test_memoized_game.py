@@ -62,15 +62,15 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
     "mechanism", [pytest.param(SKETCH, id="cms", marks=pytest.mark.slow), pytest.param(RAPPOR, id="rappor")]
 )
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
-    whole = play(game(mechanism), 40, SEED, engine=Local(threads=1))
-    monkeypatch.setattr(attack.MemoizedReportsAttack, "max_users", 16)
+    whole = play(game(mechanism), 14, SEED, engine=Local(threads=1))
+    monkeypatch.setattr(attack.MemoizedReportsAttack, "max_users", 6)
     monkeypatch.setattr(attack, "CHUNK", 3)
-    assert_frame_equal(play(game(mechanism), 40, SEED, engine=Local(threads=2)), whole, check_exact=True)
+    assert_frame_equal(play(game(mechanism), 14, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 
 def test_first_reports_stay_the_same():
     columns = ["user", "adversary", "confidence", "posterior_true"]
-    short, long = (play(game(RAPPOR, observations), 10, SEED) for observations in ((5,), (5, 12)))
+    short, long = (play(game(RAPPOR, observations), 5, SEED) for observations in ((5,), (5, 12)))
     assert_frame_equal(short.select(columns), long.filter(pl.col("n") == 5).select(columns), check_exact=True)
 
 
@@ -97,7 +97,7 @@ def test_the_error_of_chance_is_in_the_outcomes():
 def test_the_summary_tells_the_error_of_chance():
     """And so do its words; the intervals hold all that it allows."""
     played = game(RAPPOR)
-    records = {(r.adversary, r.n): r for r in summarize(play(played, 30, SEED), played, SEED)}
+    records = {(r.adversary, r.n): r for r in summarize(play(played, 12, SEED), played, SEED)}
     for (name, _), record in records.items():
         assert (record.confidence_mcse > 0) == (name == "strong")
         assert record.confidence_mcse_max >= record.confidence_mcse

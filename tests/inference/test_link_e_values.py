@@ -35,7 +35,7 @@ IDENTICAL = {
 }
 
 
-@pytest.mark.parametrize("kind", mostly(slow, IDENTICAL, "grr", "hcms"))
+@pytest.mark.parametrize("kind", mostly(slow, IDENTICAL, "grr"))
 def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
     """Of every window of one device, and every trace of three objects of the other: the sum over all its answers."""
     parameters, every = IDENTICAL[kind]

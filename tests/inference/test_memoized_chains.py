@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from cases.memoized import ORACLE
+from cases.selection import statistical
 from cases.synthetic import SEED
 from oracle.memoized_sums import enumerated
 from scipy import stats
@@ -106,12 +107,13 @@ def off(posterior, exact):
     return abs(posterior.mean() - exact) / (posterior.std(ddof=1) / np.sqrt(len(posterior)))
 
 
-@pytest.mark.default_cases("bits-slots2", "channel-slots1", "values-slots5")
+@pytest.mark.default_cases("*-bits-slots2", "*-channel-slots1", "*-values-slots5")
 @pytest.mark.parametrize(("distribution", "slots"), LAWS)
-def test_the_sampler_is_the_enumeration(distribution, slots):
+@pytest.mark.parametrize("seeds", [30, pytest.param(len(KEYS), marks=statistical)])
+def test_the_sampler_is_the_enumeration(distribution, slots, seeds):
     """In the mean over seeds, and each within the error that it states as often as a t between chains should be."""
     exact, evidence = distribution(slots)
-    posterior, error = found(evidence)
+    posterior, error = found(evidence, keys=KEYS[:seeds])
     assert off(posterior, exact[0]) < 4
     for within in (0.95, 0.99):
         inside = np.abs(posterior - exact[0]) < stats.t.ppf((1 + within) / 2, N_CHAINS - 1) * error
@@ -123,7 +125,7 @@ def test_the_sampler_is_the_enumeration(distribution, slots):
 def test_a_wrong_prior_is_caught(distribution, slots):
     exact, evidence = distribution(slots)
     wrong = replace(ORACLE, belief=Behavior(pools=(1.0, 1.3)))
-    assert off(found(evidence, wrong, KEYS[:40])[0], exact[0]) > 6
+    assert off(found(evidence, wrong, KEYS[:30])[0], exact[0]) > 6
 
 
 def test_chains_that_say_how_long_to_go_on_do_not_count(monkeypatch):

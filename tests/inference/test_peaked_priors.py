@@ -70,7 +70,13 @@ def test_rules_integrate_polynomials_exactly(prior, nodes):
             assert float(got / expected - 1) == pytest.approx(0, abs=1e-12), j
 
 
-@pytest.mark.default_cases("interest and polarization-1e-06,1e+18", "interest and polarization-100000,0.5", "interest and polarization-1,1100", "interest and polarization-30000,30000", "interest-1100,1")
+@pytest.mark.default_cases(
+    "interest and polarization-1e-06,1e+18",
+    "interest and polarization-100000,0.5",
+    "interest and polarization-1,1100",
+    "interest and polarization-30000,30000",
+    "interest-1100,1",
+)
 @peaked
 @pytest.mark.parametrize("both", [False, True], ids=["interest", "interest and polarization"])
 def test_posterior_is_the_integral(prior, both, cases):

@@ -311,7 +311,9 @@ def test_ten_thousand_reports():
     assert_exact([[0.9, 1, 0.6], [1, 0.8, 0.95]], mixed(10_000, 1, 3))
 
 
-@pytest.mark.default_cases("identity-0.5-0.5", "identity-20.0-3.0", "ratio 1e3-1.0-0.5", "seen by the mean-20.0-3.0", "balanced-0.05-1.0")
+@pytest.mark.default_cases(
+    "identity-0.5-0.5", "identity-20.0-3.0", "ratio 1e3-1.0-0.5", "seen by the mean-20.0-3.0", "balanced-0.05-1.0"
+)
 @pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (20.0, 3.0), (2.0, 1.0), (1.0, 0.5), (0.05, 1.0)])
 @pytest.mark.parametrize("name", ["identity", "ratio 1e3", "seen by the mean", "balanced"])
 def test_many_reports_under_beta_priors(name, a, b):

@@ -46,31 +46,48 @@ def run(tmp_path, before="", strict=True, after=""):
     return done.stdout.split(), done.stderr
 
 
-def test_compiling_is_told_once_after_an_install(tmp_path):
-    (first, word), _ = run(tmp_path)
-    (second, same), _ = run(tmp_path)
+#: Where processes that this one starts would keep kernels, and where this one was told to.
+PLACES = """
+from poolscope.kernels.compilation import cache_environment
+print(cache_environment()["NUMBA_CACHE_DIR"], os.environ["NUMBA_CACHE_DIR"])
+"""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder in which a process has kept its kernels, and what the process printed."""
+    folder = tmp_path_factory.mktemp("kept")
+    return folder, run(folder, "import os", after=PLACES)[0]
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    """A folder in which a process could not keep its kernels, and the output of the process."""
+    folder = tmp_path_factory.mktemp("refused")
+    return folder, run(folder, READ_ONLY, strict=False, after=PLACES)
+
+
+def test_compiling_is_told_once_after_an_install(kept):
+    folder, (first, word, *_) = kept
+    (second, same), _ = run(folder)
     assert int(first) >= 1
     assert (second, same) == ("0", word)
 
 
-def test_where_nothing_can_be_kept_it_is_said_once(tmp_path):
-    (compiled, word), said = run(tmp_path / "kept", READ_ONLY, strict=False)
+def test_where_nothing_can_be_kept_it_is_said_once(kept, refused):
+    _, ((compiled, word, *_), said) = refused
     assert int(compiled) >= 1
     assert said.count("set NUMBA_CACHE_DIR to a writable folder") == 1
-    assert run(tmp_path)[0][1] == word
+    assert kept[1][1] == word
 
 
-def test_processes_that_are_started_keep_their_kernels_in_the_same_place(tmp_path):
+def test_processes_that_are_started_keep_their_kernels_in_the_same_place(kept, refused):
     """Told to them alone: an import changes no environment."""
-    after = """
-from poolscope.kernels.compilation import cache_environment
-print(cache_environment()["NUMBA_CACHE_DIR"], os.environ["NUMBA_CACHE_DIR"])
-"""
-    (_, _, facts, before), _ = run(tmp_path / "kept", READ_ONLY, strict=False, after=after)
+    folder, ((_, _, facts, before), _) = refused
     assert "poolscope-kernels-" in facts
-    assert before == str(tmp_path / "kept")
-    (_, _, same, _), _ = run(tmp_path, "import os", after=after)
-    assert same == str(tmp_path)
+    assert before == str(folder)
+    folder, (_, _, same, _) = kept
+    assert same == str(folder)
 
 
 @njit(cache=True)

@@ -141,7 +141,7 @@ def mix(one, other, x):
 
 
 @given(attacked())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_no_channel_of_that_epsilon_is_right_more_often(case):
     epsilon, prior, channels = case
     for distribution in channels:

@@ -34,7 +34,17 @@ def drawn(request):
     return distribution, partitions(distribution, users, CROWDS)
 
 
-@pytest.mark.default_cases("*-auc_pn", "*-brier", "*-confident_90", "*-evidence", "*-exposed_95", "*-precision", "*-precision_top10", "*-precision_at_threshold", "*-reports_to_exposure")
+@pytest.mark.default_cases(
+    "*-auc_pn",
+    "*-brier",
+    "*-confident_90",
+    "*-evidence",
+    "*-exposed_95",
+    "*-precision",
+    "*-precision_top10",
+    "*-precision_at_threshold",
+    "*-reports_to_exposure",
+)
 @pytest.mark.parametrize("name", METRICS)
 def test_every_interval_holds_the_truth(drawn, name):
     distribution, some = drawn

@@ -19,7 +19,7 @@ from poolscope.kernels import host
 from poolscope.metrics import provenance as module
 from poolscope.metrics.provenance import checksum, combined, commit, files_checksum, provenance_of
 
-OUTCOMES = game(40)
+OUTCOMES = game(20)
 
 
 def test_neither_order_nor_layout_of_outcomes_counts(tmp_path):
@@ -29,8 +29,8 @@ def test_neither_order_nor_layout_of_outcomes_counts(tmp_path):
     assert checksum([OUTCOMES.select(sorted(OUTCOMES.columns))]) == expected
     named = OUTCOMES.with_columns(pl.col("adversary", "pool", "guess").cast(pl.String).cast(pl.Categorical))
     assert checksum([named.with_columns(pl.col("n").cast(pl.Int64))]) == expected
-    for size in (1, 7, 40):
-        parts = [OUTCOMES.filter(pl.col("user").is_between(i, i + size - 1)) for i in range(0, 40, size)]
+    for size in (1, 7, 20):
+        parts = [OUTCOMES.filter(pl.col("user").is_between(i, i + size - 1)) for i in range(0, 20, size)]
         assert checksum(parts) == expected
         folder = tmp_path / str(size)
         folder.mkdir()
@@ -84,7 +84,7 @@ def test_users_who_swap_their_outcomes_count():
 
 def test_provenance_of_outcomes_in_memory():
     found = ps.provenance(OUTCOMES, seed=3)
-    assert (found.seed, found.users, found.version) == (3, 40, ps.__version__)
+    assert (found.seed, found.users, found.version) == (3, 20, ps.__version__)
     assert (found.numpy, found.scipy, found.numba) == (np.__version__, scipy.__version__, numba.__version__)
     assert found.outcomes == checksum([OUTCOMES])
     assert found.cpu

@@ -36,39 +36,32 @@ def two_attacks(rng, users, gain=0.2):
 def test_the_difference_is_that_of_the_records():
     game = ps.load_scenario("apple-emojis").replace({"attack.observations": [7, 30]}).game(1)
     outcomes = ps.play(game, 60, 1)
+    early, late = (ps.metrics.select(outcomes, "strong", n) for n in (7, 30))
+    records = ps.summarize(outcomes, game).filter(adversary="strong")
     for name in ("auc_pn", "precision", "precision_top10", "brier", "ece", "confident_90", "exposed_90"):
-        early, late = (ps.metrics.select(outcomes, "strong", n) for n in (7, 30))
-        records = ps.summarize(outcomes, game).filter(adversary="strong")
         want = getattr(records[1], name).value - getattr(records[0], name).value
         found = ps.metrics.difference(late, early, name, resamples=20)
         assert found.value == pytest.approx(want, abs=1e-12)
         assert found.low <= found.value <= found.high
 
 
-def coverage(trials, users, interval, want):
-    rng = np.random.default_rng(5)
-    hits = 0
-    for _ in range(trials):
-        found = interval(*two_attacks(rng, users))
-        hits += found.low <= want <= found.high
-    return hits
+def coverage(found, want):
+    """How many intervals contain a value."""
+    return sum(one.low <= want <= one.high for one in found)
 
 
 @pytest.mark.parametrize("trials", [30, pytest.param(200, marks=statistical)])
 def test_paired_intervals_hold_the_truth(trials):
-    def paired(a, b):
-        return ps.metrics.difference(a, b, "precision", resamples=199)
-
-    def too_narrow(a, b):
-        found = paired(a, b)
-        return ps.metrics.Estimate(
-            found.value, found.value - (found.value - found.low) / 3, found.value + (found.high - found.value) / 3
-        )
-
+    rng = np.random.default_rng(5)
+    found = [ps.metrics.difference(*two_attacks(rng, 100), "precision", resamples=199) for _ in range(trials)]
+    too_narrow = [
+        ps.metrics.Estimate(one.value, one.value - (one.value - one.low) / 3, one.value + (one.high - one.value) / 3)
+        for one in found
+    ]
     # the smallest number of hits that a coverage of 93 % has in all but 1 of 1,000 runs
     least = stats.binom.ppf(0.001, trials, 0.93)
-    assert coverage(trials, 100, paired, 0.2) >= least
-    assert coverage(trials, 100, too_narrow, 0.2) < least, "the negative control"
+    assert coverage(found, 0.2) >= least
+    assert coverage(too_narrow, 0.2) < least, "the negative control"
 
 
 def test_pairing_narrows_the_interval():
@@ -98,7 +91,7 @@ def test_what_never_differed_may_still_differ():
     # 100 users who all agree exclude a share that would have shown itself with probability 97.5 %
     assert (1 - found.high) ** 100 == pytest.approx(0.025)
     assert found.low == -found.high
-    assert ps.metrics.difference(rows, rows, lambda some: 1.0) == (0.0, 0.0, 0.0)
+    assert ps.metrics.difference(rows, rows, lambda some: 1.0, resamples=99) == (0.0, 0.0, 0.0)
 
 
 def test_every_named_metric_is_a_field_of_a_record():

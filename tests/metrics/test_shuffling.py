@@ -124,6 +124,7 @@ def kinds(mechanism):
     return [(e * one, one, one), (one, e * one, one), (p - e * one,) * 2 + (p / e - one,), (1 - p - one,) * 3]
 
 
+@pytest.mark.default_cases("grr-30-*", "oue-*", "olh-*", "hcms-*", "hr-9-2.0-*", "the-*")
 @pytest.mark.parametrize(("kind", "universe", "epsilon", "more"), PURE)
 def test_the_bound_of_a_mechanism_is_that_of_its_blanket(kind, universe, epsilon, more):
     mechanism = make(kind, universe, {"epsilon": epsilon, **more})

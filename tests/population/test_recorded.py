@@ -5,7 +5,7 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolscope.core.errors import InputError
@@ -32,6 +32,7 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), m
 )
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(names, st.sampled_from("xyz")), min_size=1, max_size=20))
 def test_any_names_survive_both_formats(tmp_path_factory, rows):
     users, objects = zip(*rows, strict=True)

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolscope.core.errors import InputError
@@ -46,6 +46,7 @@ def test_pool_of_is_a_read_only_copy():
         universe.pool_of[0] = 1
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(0, 9))
 def test_constructors_agree(sizes, neutral):
     pools = {f"p{i}": size for i, size in enumerate(sizes)}
