@@ -157,6 +157,7 @@ def test_types_must_not_change(tmp_path):
         rows_of(str(tmp_path / "*.ndjson"))
 
 
+@pytest.mark.default_cases("-*", ".gz-csv", ".gz-parquet", ".zst-jsonl", ".zst-arrows")
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "arrow", "arrows", "parquet"])
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
 def test_damaged_files_are_one_line(tmp_path, kind, ending):

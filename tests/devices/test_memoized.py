@@ -62,13 +62,17 @@ def fit(device, trace):
     Users that share a seed are counted together, each seed by itself.
     """
     mechanism, keys = device.mechanism, user_keys(SEED, np.arange(USERS))
-    reports = rows(reports_of(device, np.tile(trace, (USERS, 1)), keys))
+    reports = reports_of(device, np.tile(trace, (USERS, 1)), keys)
     seen, users, distributions = {}, {}, {}
-    for first, second in zip(reports[::2], reports[1::2], strict=True):
+    # users with the same two reports are counted at once
+    both = np.hstack([np.asarray(column).reshape(USERS, -1) for column in reports.values()])
+    _, where, counts = np.unique(both, axis=0, return_index=True, return_counts=True)
+    for user, count in zip(where.tolist(), counts.tolist(), strict=True):
+        first, second = rows({name: column[2 * user : 2 * user + 2] for name, column in reports.items()})
         shared = int(first["seed"]) if "seed" in first else 0
         cell = (shared, said(mechanism, first), said(mechanism, second))
-        seen[cell] = seen.get(cell, 0) + 1
-        users[shared] = users.get(shared, 0) + 1
+        seen[cell] = seen.get(cell, 0) + count
+        users[shared] = users.get(shared, 0) + count
         distributions.setdefault(shared, oracle(mechanism, first))
     found, expected = [], []
     for shared, distribution in distributions.items():

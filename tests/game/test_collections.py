@@ -74,7 +74,7 @@ def test_outcomes_are_those_of_the_reports(second):
 
 def test_memoized_responses_count_at_the_days_of_guesses():
     game = build_joint_game(scenario(EMOJIS, MEMOIZED, attack={"observations": [2, 4]}), 4)
-    outcomes, persons = play_joint_block(game, range(4), 4), draw_persons(game, range(4), 4, Local(threads=1))
+    outcomes, persons = play_joint_block(game, range(2), 4), draw_persons(game, range(2), 4, Local(threads=1))
     assert "confidence_mcse" in outcomes.columns
     for subset, used in game.subsets.items():
         expected = recomputed(game, persons, 0, used)

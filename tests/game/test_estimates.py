@@ -88,6 +88,7 @@ def test_the_first_group_plays_as_if_there_were_one_estimate(scenario):
     )
 
 
+@pytest.mark.default_cases("cms-*", "grr-*")
 @pytest.mark.parametrize(
     ("kind", "parameters"), [("cms", {"m": 32, "hashes": 4096}), ("olh", {}), ("ss", {}), ("grr", {})]
 )

@@ -191,6 +191,7 @@ def test_kept_answers_link_the_windows():
     assert not cut.filter(apart)["confidence"].equals(free.filter(apart)["confidence"])
 
 
+@pytest.mark.default_cases("limits0", "limits2")
 @pytest.mark.parametrize(
     "limits", [{"sampling_rate": 0.5}, {"cap": 5}, {"sampling_rate": 0.5, "rotate_after": 3, "cap": 4}]
 )
@@ -209,6 +210,7 @@ def test_nobody_who_sends_nothing_is_told_from_others():
         np.testing.assert_allclose(outcomes["confidence"], 1 / 3)
 
 
+@pytest.mark.default_cases("limits0", "limits2", "limits4")
 @pytest.mark.parametrize(
     "limits", [{}, {"sampling_rate": 0.4}, {"cap": 2}, {"rotate_after": 2}, {"sampling_rate": 0.5, "rotate_after": 3}]
 )

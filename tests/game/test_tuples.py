@@ -83,6 +83,7 @@ def recomputed(game, persons, a, used):
     return np.array(out)
 
 
+@pytest.mark.default_cases("rs+rfd-options2", "rs+fd-options0")
 @pytest.mark.parametrize(("kind", "options"), HIDING)
 def test_outcomes_are_those_of_the_reports(kind, options):
     limited = {"reports_per_day": 1.5, "sampling_rate": 0.8, "cap": 9}

@@ -99,7 +99,7 @@ def everybody(kind, parameters, users, seed):
     return pairs_above_e_value(device, reports, sizes, KNOWN, 0.0), WindowPairs(*pairs, scores)
 
 
-@pytest.mark.default_cases("cms-*", "grr-parameters0")
+@pytest.mark.default_cases("cms-*")
 @pytest.mark.parametrize(
     ("kind", "parameters"),
     [

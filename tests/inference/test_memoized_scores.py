@@ -142,6 +142,7 @@ def test_more_groups_than_objects_are_impossible():
     assert np.all(np.isneginf(exact_scores(likelihood, counts, ORACLE)))
 
 
+@pytest.mark.default_cases("39")
 @pytest.mark.parametrize("neutral", [0, 39])
 def test_occupancy_is_near_the_exact_sum(neutral):
     """And nearer than the prior by half at least, on users with eight groups."""

@@ -20,6 +20,7 @@ def logarithms(scaled, rule_g, rule_u, k):
     return found
 
 
+@pytest.mark.default_cases("8-*", "256-0.0")
 @pytest.mark.parametrize("least", [1e-300, 0.0])
 @pytest.mark.parametrize("size", [8, 256])
 def test_products_however_far_apart(size, least):

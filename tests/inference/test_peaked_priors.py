@@ -52,6 +52,7 @@ def cases():
     return found
 
 
+@pytest.mark.default_cases("1-*", "2-*", "20-*", "104-*", "300-30000,30000")
 @peaked
 @pytest.mark.parametrize("nodes", [1, 2, 20, 104, 300])
 def test_rules_integrate_polynomials_exactly(prior, nodes):

@@ -118,6 +118,7 @@ def test_rules_that_agree_are_right(belief):
     assert np.abs(attack._evidence(terms, RUNGS[0]) - fine).max() > 1e-4
 
 
+@pytest.mark.default_cases("1.0-40", "6.0-60")
 @pytest.mark.parametrize(("epsilon", "count"), [(1.0, 40), (3.0, 100), (6.0, 60)])
 def test_reports_of_a_mechanism_are_integrated(epsilon, count):
     mechanism = RSFD({"a": 8, "b": 5}, epsilon=epsilon)

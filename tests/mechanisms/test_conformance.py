@@ -182,18 +182,20 @@ def test_no_ratio_exceeds_e_to_the_epsilon(name, epsilon):
     assert (ratio.max() == pytest.approx(np.exp(epsilon), rel=1e-12)) == KINDS[name].tight, "reached, where it is tight"
 
 
-@pytest.mark.default_cases("3.0-3000-*")
+@pytest.mark.default_cases("3.0-*")
 @every_listed
-@pytest.mark.parametrize(("epsilon", "count"), [(0.5, 8000), (3.0, 8000), (3.0, 3000)])
-def test_samples_follow_the_law(name, epsilon, count):
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_samples_follow_the_law(name, epsilon):
     mechanism, probability = tiny(name, epsilon), distribution(name, epsilon)
     position = {key(report): i for i, report in enumerate(rows(KINDS[name].every()))}
     rng = np.random.default_rng(SEED)
     for z in range(TINY):
-        reports = mechanism.obfuscate(np.full(count, z), rng)
+        reports = mechanism.obfuscate(np.full(8000, z), rng)
         assert tuple(reports) == tuple(mechanism.report_columns)
-        seen = np.bincount([position[key(r)] for r in rows(reports)], minlength=len(position))
-        expected = count * probability[:, z]
+        first, which = distinct(reports)
+        places = [position[key(r)] for r in rows({column: values[first] for column, values in reports.items()})]
+        seen = np.bincount(np.array(places)[which], minlength=len(position))
+        expected = 8000 * probability[:, z]
         assert seen[expected == 0].sum() == 0
         often = expected >= 5
         if (expected[~often] > 0).any():

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+from cases.selection import statistical
 from cases.synthetic import SEED, attack, bare
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,6 +118,7 @@ def test_area_interval_agrees_with_a_bootstrap():
     assert (high - low) / (2 * stats.norm.isf(TAIL)) == pytest.approx(spread, rel=4 / np.sqrt(800))
 
 
+@pytest.mark.default_cases("10-False", "600-True")
 @pytest.mark.parametrize(("users", "exactly"), [(10, False), (60, False), (600, True)])
 def test_area_interval_covers_the_truth(users, exactly):
     rng = np.random.default_rng([SEED, users])
@@ -190,13 +192,14 @@ def test_calibration_curve_counts_every_user_once():
         assert confidence == pytest.approx(part["confidence"].to_numpy().mean())
 
 
-def test_calibrated_attack_stays_below_its_limit():
+@pytest.mark.parametrize("crowds", [80, pytest.param(200, marks=statistical)])
+def test_calibrated_attack_stays_below_its_limit(crowds):
     rng = np.random.default_rng(SEED)
-    partitions = [calibrated(500, rng) for _ in range(200)]
+    partitions = [calibrated(500, rng) for _ in range(crowds)]
     binned = [gather(partition, ERROR_BINS) for partition in partitions]
     limits = [ece_null_p95(partition, SEED) for partition in partitions]
     assert_covers([b.error(b.success) <= limit for b, limit in zip(binned, limits, strict=True)])
-    few = [ece(partition, SEED).low == 0 for partition in partitions[:40]]
+    few = [ece(partition, SEED).low == 0 for partition in partitions[: crowds // 5]]
     assert_covers(few, 0.975, exactly=False)
 
 
@@ -209,11 +212,12 @@ def test_miscalibrated_attack_is_found_out():
     assert brier(boastful).low > brier(honest).high
 
 
-def test_calibration_error_interval_covers_a_known_error():
+@pytest.mark.parametrize("crowds", [25, pytest.param(60, marks=statistical)])
+def test_calibration_error_interval_covers_a_known_error(crowds):
     rng = np.random.default_rng(SEED)
     truth = 1 / 6  # success with the square of the confidence: the integral of c - c^2
     covered = []
-    for _ in range(60):
+    for _ in range(crowds):
         confidence = rng.random(800)
         _, low, high = ece(bare(confidence, rng.random(800) < confidence**2), SEED)
         covered.append(low <= truth <= high)

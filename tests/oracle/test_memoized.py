@@ -86,6 +86,7 @@ def test_memory_matters():
     assert of_trace(device, [1, 1], [2, 1]) == of_trace(device, [1], [2]) * of_trace(device, [1], [1])
 
 
+@pytest.mark.default_cases("identical", "loloha", "dbitflip")
 @pytest.mark.parametrize("name", ["identical", "l-grr", "loloha", "dbitflip"])
 def test_the_sum_over_tables_is_the_sum_over_traces(name):
     """Two routes to one number, in exact fractions; bit vectors of five objects have too many tables for this test."""

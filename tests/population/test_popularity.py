@@ -92,6 +92,7 @@ def test_entropy_with_zeros():
 
 
 @given(st.data(), universes)
+@settings(max_examples=40)
 def test_given_and_within_pools(data, universe):
     weights = data.draw(npst.arrays(np.float64, universe.size, elements=st.floats(0, 1e308)))
     within = popularity.within_pools(universe, weights, empty="uniform")
@@ -216,6 +217,7 @@ vectors = npst.arrays(np.float64, st.integers(1, 30), elements=st.floats(-3, 3, 
 
 
 @given(vectors)
+@settings(max_examples=40)
 def test_projection_satisfies_kkt(v):
     x = popularity.project_to_simplex(v)
     assert (x >= 0).all()
@@ -227,6 +229,7 @@ def test_projection_satisfies_kkt(v):
 
 
 @given(vectors)
+@settings(max_examples=40)
 def test_projection_is_idempotent_and_ignores_a_common_shift(v):
     x = popularity.project_to_simplex(v)
     np.testing.assert_allclose(popularity.project_to_simplex(x), x, atol=1e-14)
@@ -234,7 +237,7 @@ def test_projection_is_idempotent_and_ignores_a_common_shift(v):
 
 
 @given(vectors)
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_alternating_projections_converge_to_it(v):
     x = v
     for _ in range(2000):
@@ -268,6 +271,7 @@ distributions = npst.arrays(np.float64, (2, 7), elements=st.just(0.0) | st.float
 
 
 @given(distributions)
+@settings(max_examples=40)
 def test_jensen_shannon_is_the_squared_distance(pair):
     p, q = pair / pair.sum(axis=1, keepdims=True)
     found = popularity.jensen_shannon(p, q)

@@ -228,7 +228,7 @@ def memoized_reports(kind, users, seed, each=40):
     return device.mechanism, names, device_reports(device, traces, user_keys(seed, np.arange(users)))
 
 
-@pytest.mark.default_cases("grr", "l-*", "loloha")
+@pytest.mark.default_cases("grr", "l-osue")
 @pytest.mark.parametrize("kind", KEPT)
 def test_kept_answers_raise_no_alarm(kind):
     """The first report of each user is drawn anew. Taken all together, as if each were, many files would."""

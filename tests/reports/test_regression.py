@@ -88,6 +88,7 @@ def test_errors_cover_the_truth(name, method, reports):
     assert method is None or method_seen == {method}
 
 
+@pytest.mark.default_cases("cms", "hcms")
 @pytest.mark.parametrize("name", ["cms", "hcms", "google"])
 def test_errors_of_noise_alone_do_not_cover(name):
     """The control: collisions do not shrink with the number of reports."""
