@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from cases.bombs import write_bomb
 from cases.command_line import SMALL, poolscope
+from cases.report_files import command
 from cases.selection import mostly, slow
 
 from poolscope.core import machine
@@ -52,11 +53,11 @@ def test_it_is_a_table_as_any_other(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", mostly(slow, ["estimate", "attack"], "attack"))
-def test_reports_are_read_in_slices(folder, command):
+@pytest.mark.parametrize("name", mostly(slow, ["estimate", "attack"], "attack"))
+def test_reports_are_read_in_slices(folder, name):
     path = write_bomb(folder / "bomb.parquet", ROWS, {"user": 7, "value": 3})
     assert path.stat().st_size < 2000
-    done = poolscope(command, path.name, "--scenario", "mine.toml", cwd=folder, memory=MEMORY)
+    done = poolscope(name, path.name, "--scenario", "mine.toml", cwd=folder, memory=MEMORY)
     # that a million reports are all the same is noticed, and no error
     assert done.returncode == 0
     assert "reports repeat" in done.stderr
@@ -73,13 +74,22 @@ def test_reports_that_the_disk_cannot_hold_are_not_begun(folder):
     assert done.stderr.endswith(" are free; use fewer rows, or another disk\n")
 
 
-def test_traces_that_do_not_fit_are_refused(folder):
+@pytest.mark.parametrize("limited", [False, pytest.param(True, marks=slow)])
+def test_traces_that_do_not_fit_are_refused(folder, limited, monkeypatch, capsys):
+    """Where the machine says that memory is short, and in a process that may have no more."""
     write_bomb(folder / "bomb.parquet", ROWS, {"user": 7, "object": 3})
     (folder / "recorded.toml").write_text(RECORDED)
-    done = poolscope("audit", "recorded.toml", "--out", "run", cwd=folder, memory=MEMORY)
-    assert done.returncode == 2
-    assert done.stderr.startswith("poolscope: bomb.parquet: 134,217,728 rows would take about 13 GB of memory, ")
-    assert done.stderr.endswith("B are free; take fewer rows\n")
+    arguments = ("audit", "recorded.toml", "--out", "run")
+    if limited:
+        done = poolscope(*arguments, cwd=folder, memory=MEMORY)
+        code, said = done.returncode, done.stderr
+    else:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(machine, "available_memory", lambda: MEMORY)
+        code, said = command(*arguments), capsys.readouterr().err
+    assert code == 2
+    assert said.startswith("poolscope: bomb.parquet: 134,217,728 rows would take about 13 GB of memory, ")
+    assert said.endswith("B are free; take fewer rows\n")
 
 
 def test_lists_without_end_are_refused(folder):

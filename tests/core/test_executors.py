@@ -42,6 +42,13 @@ def dask():
         yield engine
 
 
+@pytest.fixture(scope="module")
+def one_worker():
+    """A cluster that takes half as long to start."""
+    with Dask(workers=1) as engine:
+        yield engine
+
+
 @pytest.fixture(autouse=True)
 def _blocks(monkeypatch):
     small_blocks(monkeypatch)
@@ -103,10 +110,10 @@ def test_anything_with_a_map_is_an_engine(tmp_path, processes):
 
 
 @pytest.mark.cluster
-def test_a_client_of_dask_is_an_engine(dask):
+def test_a_client_of_dask_is_an_engine(one_worker):
     game = build_game(parse(scenario_text(), name="mapped"), 3)
-    assert_frame_equal(play(game, 60, 3, engine=dask.client), play(game, 60, 3), check_exact=True)
-    assert dask.client.status == "running"
+    assert_frame_equal(play(game, 60, 3, engine=one_worker.client), play(game, 60, 3), check_exact=True)
+    assert one_worker.client.status == "running"
 
 
 def test_what_maps_nothing_is_no_engine():
@@ -115,6 +122,7 @@ def test_what_maps_nothing_is_no_engine():
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_dask_gives_work_to_all_and_the_same_summary(dask, tmp_path):
     scenario, seen = parse(scenario_text(users=200, observations=(3,)), name="drawn"), Told()
     there = audit(scenario, tmp_path / "there", engine=dask, progress=seen)
@@ -123,9 +131,24 @@ def test_dask_gives_work_to_all_and_the_same_summary(dask, tmp_path):
     assert sum(seen.ticks) == pytest.approx(200)
     assert len(seen.ticks) == len(list((tmp_path / "there" / "outcomes").iterdir())) == 14
     game = build_game(scenario, 0)
-    assert parts.block_size(game, 30, dask) == 15
-    assert parts.block_size(game, 33, dask) == 9
     assert_frame_equal(play(game, 50, 0, engine=dask), play(game, 50, 0, engine=Local(threads=1)), check_exact=True)
+
+
+def test_blocks_are_equal_for_all_workers(monkeypatch):
+    monkeypatch.setattr(Dying, "workers", 2)
+    game = build_game(parse(scenario_text(), name="drawn"), 0)
+    assert parts.block_size(game, 30, Dying(threads=1)) == 15
+    assert parts.block_size(game, 33, Dying(threads=1)) == 9
+
+
+@pytest.mark.cluster
+def test_dask_gives_the_same_summary(one_worker, tmp_path):
+    scenario, seen = parse(scenario_text(users=100, observations=(3,)), name="drawn"), Told()
+    there = audit(scenario, tmp_path / "there", engine=one_worker, progress=seen)
+    here = audit(scenario, tmp_path / "here", engine=Local(threads=2))
+    assert {**there.as_json(), "seconds": 0} == {**here.as_json(), "seconds": 0}
+    assert sum(seen.ticks) == pytest.approx(100)
+    assert len(seen.ticks) == len(list((tmp_path / "there" / "outcomes").iterdir())) == 7
 
 
 @pytest.mark.slow
@@ -212,9 +235,10 @@ def test_without_dask_one_line_names_what_to_install(tmp_path, monkeypatch, caps
 
 def test_a_scheduler_that_does_not_answer(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(engine_dask, "ANSWER", 0.5)
+    (tmp_path / "small.toml").write_text(scenario_text())
     for address in ("tcp://127.0.0.1:9", "nonsense://here"):
         started = time.monotonic()
-        assert command("audit", "apple-emojis", "--scheduler", address, "--users", 5, "--out", tmp_path / "run") == 2
+        assert command("audit", tmp_path / "small.toml", "--scheduler", address, "--out", tmp_path / "run") == 2
         assert time.monotonic() - started < 20
         said = capsys.readouterr().err
         assert said.startswith(f"poolscope: no scheduler answers, got '{address}'")
@@ -262,10 +286,10 @@ def test_killed_workers_change_nothing(dask, tmp_path, workers):
 
 
 @pytest.fixture(params=["local", "dask"])
-def sabotaged(request, dask):
+def sabotaged(request, one_worker):
     """An engine, and how to call something where it works."""
-    engine = Local(threads=2) if request.param == "local" else dask
-    run = dask.client.run if engine is dask else (lambda function, *arguments: function(*arguments))
+    engine = Local(threads=2) if request.param == "local" else one_worker
+    run = one_worker.client.run if engine is one_worker else (lambda function, *arguments: function(*arguments))
     yield engine, run
     run(repair)
 
@@ -299,23 +323,23 @@ def test_what_is_finished_is_kept(sabotaged, tmp_path, what, kind, message):
 
 
 @pytest.mark.cluster
-def test_workers_that_do_not_share_the_folder(dask, tmp_path, monkeypatch):
+def test_workers_that_do_not_share_the_folder(one_worker, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "VISIBLE_SECONDS", 0.2)
     scenario = parse(scenario_text(), name="drawn")
-    dask.client.run(sabotage, "write_bytes", write_elsewhere)
+    one_worker.client.run(sabotage, "write_bytes", write_elsewhere)
     try:
         with pytest.raises(InputError, match=r"part-\d+.parquet: a worker wrote a file that cannot be seen here"):
-            audit(scenario, tmp_path / "run", engine=dask)
+            audit(scenario, tmp_path / "run", engine=one_worker)
     finally:
-        dask.client.run(repair)
+        one_worker.client.run(repair)
     assert not (tmp_path / "run").exists()
     playing = parts.BlockRun(game=build_game(scenario, 0), seed=0, folder=tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"nowhere: a worker cannot see the output folder; workers must share"):
-        list(parts.play_blocks_to_files(playing, parts.all_blocks(3, 3), dask))
+        list(parts.play_blocks_to_files(playing, parts.all_blocks(3, 3), one_worker))
 
 
 @pytest.mark.cluster
-def test_one_unreadable_file_among_many(dask, tmp_path):
+def test_one_unreadable_file_among_many(one_worker, tmp_path):
     scenario, path = small_attack(tmp_path)
     many = tmp_path / "many"
     many.mkdir()
@@ -324,21 +348,21 @@ def test_one_unreadable_file_among_many(dask, tmp_path):
     whole = (many / "1.parquet").read_bytes()
     (many / "1.parquet").write_bytes(whole[:300] + whole[400:])
     wrong = pl.read_parquet(path).with_columns(pl.lit(64, pl.Int64).alias("hash"))
-    for engine in (Local(threads=1), dask):
+    for engine in (Local(threads=1), one_worker):
         with pytest.raises(InputError, match=r"many/1\.parquet: must be a Parquet file"):
             attack(many, scenario, out=tmp_path / "posteriors.csv", engine=engine)
     wrong.write_parquet(many / "1.parquet")
-    for engine in (Local(threads=1), dask):
+    for engine in (Local(threads=1), one_worker):
         with pytest.raises(InputError, match=r"1\.parquet: row 1: hash must be .*, got 64"):
             attack(many, scenario, out=tmp_path / "posteriors.csv", engine=engine)
     assert not (tmp_path / "posteriors.csv").exists()
 
 
 @pytest.mark.cluster
-def test_workers_of_another_version_are_refused(dask, monkeypatch):
+def test_workers_of_another_version_are_refused(one_worker, monkeypatch):
     monkeypatch.setattr(engine_dask, "__version__", "9.9.9")
     with pytest.raises(InputError, match=r"the workers must have this version, got \['0\."):
-        engine_dask._check_workers(dask.client)
+        engine_dask._check_workers(one_worker.client)
 
 
 def test_the_help_is_light():

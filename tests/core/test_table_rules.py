@@ -54,6 +54,7 @@ def write(folder, columns, ending):
     return path
 
 
+@pytest.mark.default_cases("*-parquet", "reports-csv", "pools-csv")
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("name", READERS)
 def test_objects_are_called_alike_everywhere(tmp_path, name, ending):

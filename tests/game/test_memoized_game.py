@@ -62,10 +62,10 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
     "mechanism", [pytest.param(SKETCH, id="cms", marks=pytest.mark.slow), pytest.param(RAPPOR, id="rappor")]
 )
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
-    whole = play(game(mechanism), 14, SEED, engine=Local(threads=1))
-    monkeypatch.setattr(attack.MemoizedReportsAttack, "max_users", 6)
+    whole = play(game(mechanism), 9, SEED, engine=Local(threads=1))
+    monkeypatch.setattr(attack.MemoizedReportsAttack, "max_users", 4)
     monkeypatch.setattr(attack, "CHUNK", 3)
-    assert_frame_equal(play(game(mechanism), 14, SEED, engine=Local(threads=2)), whole, check_exact=True)
+    assert_frame_equal(play(game(mechanism), 9, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 
 def test_first_reports_stay_the_same():

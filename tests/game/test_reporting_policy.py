@@ -95,6 +95,7 @@ def test_outcomes_are_those_of_the_definitions(policy):
                 assert row[f"exposed_at_{level}"] == (sure[0] if sure else None)
 
 
+@pytest.mark.default_cases("w", "swc")
 @pytest.mark.parametrize(
     ("sampling_rate", "cap", "rotate_after"),
     [(1.0, 6, 2), (0.4, 6, 3), (1.0, 2, 6), (0.7, 3, 2)],

@@ -10,6 +10,7 @@ from poolscope.population.behavior import Behavior
 from poolscope.population.priors import Beta
 
 
+@pytest.mark.default_cases("0.5-1.0", "20.0-2.0")
 @pytest.mark.parametrize(("a", "b"), [(0.5, 1.0), (20.0, 2.0), (2.0, 1.0), (1.0, 3.0)])
 def test_beta_priors_are_the_oracles(a, b):
     k, n = 3, 4

@@ -38,7 +38,7 @@ def enumerated(likelihood, popularity, pool_of, k):
     pools' weights over the behavior: integrals of powers, exact.
     """
     within = [mpf(float(p)) / mp.fsum(map(float, popularity[pool_of == pool_of[z]])) for z, p in enumerate(popularity)]
-    scores = [mpf(0)] * k
+    scores, integrals = [mpf(0)] * k, {}
     for sequence in product(range(len(popularity)), repeat=len(likelihood)):
         chance = mp.fprod(row[z] * within[z] for row, z in zip(likelihood, sequence, strict=True))
         pools = [int(pool_of[z]) for z in sequence]
@@ -46,8 +46,10 @@ def enumerated(likelihood, popularity, pool_of, k):
         for i in range(k):
             own = pools.count(i)
             rest = len(sequence) - neutral - own
-            relevant = reference._gamma_integral(own + rest, neutral, None)
-            scores[i] += chance * relevant * reference._delta_integral(own, rest, k, None) / (k - 1) ** rest
+            if (own, rest) not in integrals:
+                relevant = reference._gamma_integral(own + rest, neutral, None)
+                integrals[own, rest] = relevant * reference._delta_integral(own, rest, k, None) / (k - 1) ** rest
+            scores[i] += chance * integrals[own, rest]
     return [float(score / mp.fsum(scores)) for score in scores]
 
 
@@ -108,7 +110,7 @@ def test_attack_is_calibrated(name):
     assert p > LEVEL, f"expected calibration error has p = {p:.2g}, allowed {LEVEL:.2g}"
 
 
-@pytest.mark.default_cases("cms", "grr", "channel", "l-osue", "loloha")
+@pytest.mark.default_cases("cms", "grr", "l-osue")
 @every_mechanism
 def test_an_overconfident_attack_is_not(name):
     """The control: who takes every report for two is too sure."""

@@ -125,7 +125,7 @@ def test_the_sampler_is_the_enumeration(distribution, slots, seeds):
 def test_a_wrong_prior_is_caught(distribution, slots):
     exact, evidence = distribution(slots)
     wrong = replace(ORACLE, belief=Behavior(pools=(1.0, 1.3)))
-    assert off(found(evidence, wrong, KEYS[:30])[0], exact[0]) > 6
+    assert off(found(evidence, wrong, KEYS[:15])[0], exact[0]) > 6
 
 
 def test_chains_that_say_how_long_to_go_on_do_not_count(monkeypatch):

@@ -195,7 +195,7 @@ def test_the_occupancy_is_its_formula(size, n, exponent):
     universe = Universe.sized(size, {"a": 8, "b": 8, "c": size // 2 - 2})
     popularity = zipf(universe, exponent)
     adversary = Adversary(name="strong", universe=universe, popularity=popularity)
-    keys = user_keys(SEED, np.arange(4))
+    keys = user_keys(SEED, np.arange(2))
     traces = draw_traces(universe, popularity, draw_users(universe, Behavior(), keys), n)
     memory = Memoized(NoHashCMS(universe=size, epsilon=4.0))
     for key, trace in zip(keys, traces, strict=True):

@@ -259,6 +259,15 @@ def assert_exact(types, sequence, *, belief=None, rules=(legendre, legendre), bo
     assert error[worst] < bound, f"off by {error[worst]:.1e} after {after[worst]} reports"
 
 
+@pytest.mark.default_cases(
+    "identity",
+    "identity, long",
+    "ratio 1e3",
+    "nearly equal",
+    "runs of opposites",
+    "run of zeros, then hits",
+    "random, 50 pools",
+)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_many_reports(name):
     assert_exact(*FAMILIES[name])

@@ -256,6 +256,7 @@ def test_means_of_the_scores(name, epsilon, count):
 # Fast paths
 
 
+@pytest.mark.default_cases("changed[013]-*")
 @every_mechanism
 @pytest.mark.parametrize("changed", [{}, {"m": 64}, {"m": 1024}, {"hashes": 3}])
 def test_fast_paths_are_the_general_ones(name, changed):

@@ -206,7 +206,7 @@ def test_limits(best, n):
 # In a game
 
 
-def records(pools, *, memoize=False, weights=None, users=40_000):
+def records(pools, *, memoize=False, weights=None, users=20_000):
     """Users who pick from one pool nearly always, of one object each, and an adversary who knows it."""
     universe = Universe.sized(len(pools), dict.fromkeys(pools, 1))
     decided = Behavior(interest=Beta(a=1000), polarization=Beta(a=1000), pools=weights)

@@ -53,6 +53,7 @@ def test_every_interval_holds_the_truth(drawn, name):
     assert found.held >= bound(len(some)), found
 
 
+@pytest.mark.default_cases("precision", "auc_pn", "bayes_risk_ratio")
 @pytest.mark.parametrize("name", SMOOTH)
 def test_no_interval_is_much_wider_than_its_values_vary(name):
     found = coverage(name, "skewed", partitions("skewed", 400, 150))

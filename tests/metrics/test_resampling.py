@@ -67,9 +67,9 @@ def test_paired_intervals_hold_the_truth(trials):
 def test_pairing_narrows_the_interval():
     rng = np.random.default_rng(3)
     a, b = two_attacks(rng, 400, gain=0.02)
-    paired = ps.metrics.difference(a, b, "precision")
+    paired = ps.metrics.difference(a, b, "precision", resamples=299)
     strangers = b.with_columns(pl.col("guess").shuffle(seed=1))
-    apart = ps.metrics.difference(a, strangers, "precision")
+    apart = ps.metrics.difference(a, strangers, "precision", resamples=299)
     assert paired.value == pytest.approx(apart.value)
     assert paired.high - paired.low < 0.5 * (apart.high - apart.low)
 
@@ -86,7 +86,7 @@ def test_users_who_share_an_estimate_are_resampled_together():
 
 def test_what_never_differed_may_still_differ():
     rows = attack([True, False] * 50)
-    found = ps.metrics.difference(rows, rows)
+    found = ps.metrics.difference(rows, rows, resamples=99)
     assert found.value == 0
     # 100 users who all agree exclude a share that would have shown itself with probability 97.5 %
     assert (1 - found.high) ** 100 == pytest.approx(0.025)

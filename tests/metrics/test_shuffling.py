@@ -188,7 +188,7 @@ def test_rounds_add_up_as_their_square_root_at_first_and_never_to_more_than_the_
 
 
 @given(EPSILONS, EPSILONS, st.integers(1, 10**6), st.integers(1, 10**6), st.floats(1e-12, 0.5), st.floats(1e-12, 0.5))
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 def test_more_devices_and_more_delta_hide_better(epsilon, other, devices, more, delta, larger):
     for bound in (shuffle_epsilon, shuffle_epsilon_closed_form):
         hidden = bound(min(epsilon, other), max(devices, more), max(delta, larger))
@@ -198,7 +198,7 @@ def test_more_devices_and_more_delta_hide_better(epsilon, other, devices, more, 
 
 
 @given(EPSILONS, st.integers(1, 10**7), st.floats(1e-12, 0.5))
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 def test_the_closed_form_is_never_below(epsilon, devices, delta):
     closed = shuffle_epsilon_closed_form(epsilon, devices, delta)
     assert shuffle_epsilon(epsilon, devices, delta) <= closed + ROUNDING

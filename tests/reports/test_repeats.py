@@ -87,6 +87,7 @@ def test_few_values_that_fresh_devices_would_not_repeat_are_noticed():
     assert "set memoize = true" in looked(fresh, traces, SEED, memoized)
 
 
+@pytest.mark.default_cases("cms-*", "sue-*", "grr-True")
 @pytest.mark.parametrize("memoize", [False, True])
 @pytest.mark.parametrize("kind", ["grr", "cms", "sue"])
 def test_false_alarms_are_rarer_than_stated(kind, memoize):
