@@ -53,7 +53,13 @@ def enumerated(likelihood, popularity, pool_of, k):
     return [float(score / mp.fsum(scores)) for score in scores]
 
 
-@pytest.mark.default_cases("3.0-*")
+@pytest.mark.default_cases(
+    "3.0-a neutral object-*",
+    "3.0-no neutral object-cms",
+    "3.0-no neutral object-grr",
+    "3.0-no neutral object-she",
+    "3.0-no neutral object-l-grr",
+)
 @every_mechanism
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])

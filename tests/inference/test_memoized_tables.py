@@ -143,7 +143,7 @@ DEVICES = {
 }
 
 
-@pytest.mark.default_cases("30-*", "180-channel", "180-dbitflip", "180-loloha")
+@pytest.mark.default_cases("30-*", "180-dbitflip", "180-loloha")
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("n", [30, 180])
 def test_the_attack_is_the_sum_over_tables(name, n):

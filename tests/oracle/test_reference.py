@@ -71,7 +71,7 @@ def stored_users(example, request):
     return arrays, tables
 
 
-@pytest.mark.default_cases("3-*", "12-strong")
+@pytest.mark.default_cases("3-*")
 @pytest.mark.parametrize("adversary", ["weak", "strong"])
 def test_stored_example(example, stored_users, adversary):
     arrays, tables = stored_users

@@ -69,6 +69,7 @@ def todays_errors(mechanism, counts, reports):
 WAYS = [("linear", 5000), ("linear", 50_000), ("regression", 5000), ("regression", 50_000), (None, 5000)]
 
 
+@pytest.mark.default_cases("cms-*", "hcms-*", "rappor-*", "google-regression-*")
 @pytest.mark.parametrize(("method", "reports"), mostly(statistical, WAYS, ("linear", 5000), ("regression", 5000)))
 @pytest.mark.parametrize("name", FEW)
 def test_errors_cover_the_truth(name, method, reports):
