@@ -192,14 +192,14 @@ def test_calibration_curve_counts_every_user_once():
         assert confidence == pytest.approx(part["confidence"].to_numpy().mean())
 
 
-@pytest.mark.parametrize("crowds", [80, pytest.param(200, marks=statistical)])
-def test_calibrated_attack_stays_below_its_limit(crowds):
+@pytest.mark.parametrize("trials", [80, pytest.param(200, marks=statistical)])
+def test_calibrated_attack_stays_below_its_limit(trials):
     rng = np.random.default_rng(SEED)
-    partitions = [calibrated(500, rng) for _ in range(crowds)]
+    partitions = [calibrated(500, rng) for _ in range(trials)]
     binned = [gather(partition, ERROR_BINS) for partition in partitions]
     limits = [ece_null_p95(partition, SEED) for partition in partitions]
     assert_covers([b.error(b.success) <= limit for b, limit in zip(binned, limits, strict=True)])
-    few = [ece(partition, SEED).low == 0 for partition in partitions[: crowds // 5]]
+    few = [ece(partition, SEED).low == 0 for partition in partitions[: trials // 5]]
     assert_covers(few, 0.975, exactly=False)
 
 
@@ -212,12 +212,12 @@ def test_miscalibrated_attack_is_found_out():
     assert brier(boastful).low > brier(honest).high
 
 
-@pytest.mark.parametrize("crowds", [25, pytest.param(60, marks=statistical)])
-def test_calibration_error_interval_covers_a_known_error(crowds):
+@pytest.mark.parametrize("trials", [25, pytest.param(60, marks=statistical)])
+def test_calibration_error_interval_covers_a_known_error(trials):
     rng = np.random.default_rng(SEED)
     truth = 1 / 6  # success with the square of the confidence: the integral of c - c^2
     covered = []
-    for _ in range(crowds):
+    for _ in range(trials):
         confidence = rng.random(800)
         _, low, high = ece(bare(confidence, rng.random(800) < confidence**2), SEED)
         covered.append(low <= truth <= high)
