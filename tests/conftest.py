@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 # A thread of BLAS that waits for others spins: with a process of pytest-xdist on each core, small products take ten
 # times as long. Processes that start later, workers and commands, inherit this.
@@ -15,12 +16,30 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
+#: All tests of a run that names no files.
+COLLECTED = pytest.StashKey()
+
 
 def pytest_itemcollected(item):
     """Mark the cases of a parametrized test that `default_cases` does not name as slow."""
     patterns = [pattern for mark in item.iter_markers("default_cases") for pattern in mark.args]
     if patterns and not any(fnmatchcase(item.callspec.id, pattern) for pattern in patterns):
         item.add_marker("slow")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session, config, items):
+    """Keep every test of a run of all tests, marked or not, before the expression of `-m` leaves some out."""
+    asked = {config.invocation_params.dir / path for path in config.args}
+    left_out = config.getoption("ignore") or config.getoption("ignore_glob") or config.getoption("deselect")
+    everything = asked == {Path(__file__).parent} and not left_out and not session.testsfailed
+    config.stash[COLLECTED] = list(items) if everything else None
+
+
+@pytest.fixture(scope="session")
+def collected(pytestconfig):
+    """Every test there is, where this run has collected them all, otherwise None."""
+    return pytestconfig.stash[COLLECTED]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -81,9 +81,17 @@ def modules():
         yield path, ".".join(part for part in parts if part != "__init__")
 
 
+def statements(tree):
+    """Every statement of a file, however deep; the expressions in them, which import nothing, are left out."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for node in getattr(tree, name, ()):
+            yield node
+            yield from statements(node)
+
+
 def imported(tree):
     """Every module that a file imports, wherever in the file; a name from a package counts as a module of it."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -127,6 +135,11 @@ def test_imports_point_down():
         ("workflows.audit.run", "import rich"),
         ("inference.posterior", "from numba import njit"),
         ("population.universe", "from poolscope import Universe"),
+        ("core.files", "try:\n    x = 1\nexcept OSError:\n    with x:\n        import numba"),
+        (
+            "core.files",
+            "match x:\n    case 1:\n        if x:\n            pass\n        else:\n            import numba",
+        ),
     ],
 )
 def test_an_import_that_points_up_is_found(module, text):

@@ -1,6 +1,7 @@
 """The list of deliberate mistakes fits the code: each can be made, and its tests are there."""
 
 import ast
+import functools
 import importlib.util
 import subprocess
 from pathlib import Path
@@ -25,21 +26,31 @@ MUTATIONS = _script()
 LISTED = MUTATIONS.mutations_of(SCRIPT.with_suffix(".toml"))
 
 
-@pytest.mark.parametrize("mutation", LISTED, ids=lambda mutation: mutation.name)
-def test_a_mistake_can_be_made(mutation, tmp_path):
+@functools.cache
+def text_of(file):
+    return (ROOT / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("file", sorted({mutation.file for mutation in LISTED}))
+def test_every_mistake_of_a_file_can_be_made(file, tmp_path):
     """Somewhere else; what is left is Python."""
-    path = tmp_path / mutation.file
+    path, text = tmp_path / file, text_of(file)
     path.parent.mkdir(parents=True)
-    text = (ROOT / mutation.file).read_text(encoding="utf-8")
-    path.write_text(text, encoding="utf-8")
-    mutation.apply(tmp_path)
-    assert path.read_text(encoding="utf-8") != text
-    if path.suffix == ".py":
-        ast.parse(path.read_text(encoding="utf-8"))
-    assert mutation.tests
-    for test in mutation.tests:
-        file, _, function = test.partition("::")
-        assert f"def {function}" in (ROOT / file).read_text(encoding="utf-8")
+    for mutation in (mutation for mutation in LISTED if mutation.file == file):
+        path.write_text(text, encoding="utf-8")
+        mutation.apply(tmp_path)
+        changed = path.read_text(encoding="utf-8")
+        assert changed != text, mutation.name
+        if path.suffix == ".py":
+            assert ast.parse(changed, filename=mutation.name)
+
+
+def test_every_mistake_names_tests_that_there_are():
+    for mutation in LISTED:
+        assert mutation.tests, mutation.name
+        for test in mutation.tests:
+            file, _, function = test.partition("::")
+            assert f"def {function}" in text_of(file), mutation.name
 
 
 def test_names_are_different():
@@ -55,7 +66,7 @@ def test_what_cannot_be_made_is_an_error(tmp_path, old, new):
 
 
 @pytest.mark.parametrize(("value", "killed"), [(2, "killed"), (1, "survived")])
-def test_a_mistake_that_a_test_notices_is_killed(tmp_path, value, killed):
+def test_a_mistake_that_a_test_notices_is_killed(tmp_path, monkeypatch, value, killed):
     """And taken back."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "src").mkdir()
@@ -64,6 +75,9 @@ def test_a_mistake_that_a_test_notices_is_killed(tmp_path, value, killed):
     mutation = MUTATIONS.Mutation(
         name="some", file="src/some.py", old="1, 1", new=f"{value}, 3", tests=["tests/test_some.py"]
     )
+    # the plugins of this environment take longer to import than the test to run
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
     before = (tmp_path / "src" / "some.py").stat().st_mtime_ns
     verdict = MUTATIONS.tried(mutation, tmp_path, None)
     assert verdict.name == killed

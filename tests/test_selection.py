@@ -30,8 +30,10 @@ class Collected:
 
 
 @pytest.fixture(scope="module")
-def items():
+def items(collected):
     """Every test there is, marked or not."""
+    if collected is not None:
+        return collected
     found = Collected()
     asked = ["--collect-only", "-qq", "-p", "no:cacheprovider", "-n", "0", "-m", "", str(TESTS)]
     assert pytest.main(asked, plugins=[found]) == 0
