@@ -79,6 +79,7 @@ def test_a_gate_at_both_sides_of_the_border_with_both_policies(scenario, tmp_pat
 
 
 def test_the_junit_report_has_a_case_for_each_gate(scenario, tmp_path):
+    scenario.write_text(SMALL.replace("count = 200", "count = 40"))
     options = ("--fail-if", "auc_pn > 0.1", "--fail-if", "auc_pn < 0.1", "--junit", "gates.xml", "--out", "run")
     assert poolscope("audit", scenario, *options, cwd=tmp_path).returncode == 1
     suites = ET.parse(tmp_path / "gates.xml").getroot()
@@ -170,7 +171,7 @@ def test_an_advice_is_gated(scenario, tmp_path):
 
 def test_a_check_is_gated(scenario, tmp_path):
     scenario.write_text(SMALL.replace("epsilon = 4", "epsilon = 1"))
-    asked = ("check", scenario, "--samples", 4000)
+    asked = ("check", scenario, "--samples", 2000)
     done = poolscope(*asked, "--gate", "--json", "--junit", "gates.xml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
