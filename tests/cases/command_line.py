@@ -33,6 +33,7 @@ name = "strong"
 popularity = "estimated"
 estimate_from = 1000
 [attack]
+estimates = 5
 observations = [3, 10]
 """
 

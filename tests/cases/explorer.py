@@ -42,6 +42,7 @@ name = {json.dumps(HOSTILE[0])}
 popularity = "estimated"
 estimate_from = 20_000
 [attack]
+estimates = 5
 observations = [5, 20]
 """
 

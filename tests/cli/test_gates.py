@@ -79,7 +79,6 @@ def test_a_gate_at_both_sides_of_the_border_with_both_policies(scenario, tmp_pat
 
 
 def test_the_junit_report_has_a_case_for_each_gate(scenario, tmp_path):
-    scenario.write_text(SMALL.replace("count = 200", "count = 40"))
     options = ("--fail-if", "auc_pn > 0.1", "--fail-if", "auc_pn < 0.1", "--junit", "gates.xml", "--out", "run")
     assert poolscope("audit", scenario, *options, cwd=tmp_path).returncode == 1
     suites = ET.parse(tmp_path / "gates.xml").getroot()

@@ -30,16 +30,21 @@ ESTIMATING = {"name": "strong", "popularity": "estimated", "estimate_from": 20_0
 CHANGES = {"n": 9, "collection[0].mechanism.epsilon": 2.5, "collection[1].devices.cap": 4, "collection[0].link": 0.6}
 
 
+def estimating():
+    """Two collections, whose strong adversary estimates in both."""
+    return scenario(adversary=[WEAK, ESTIMATING], attack={"estimates": 3, "observations": [3, 10, 20]})
+
+
 def joint(**changes):
     """The shelf with two collections, whose strong adversary estimates in both, and a setting of it."""
-    shelf = Scenarios(scenario(adversary=[WEAK, ESTIMATING]))
+    shelf = Scenarios(estimating())
     return shelf, Setting(scenario="collections", changes=changes, seed=SEED)
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("collections") / "two.toml"
-    path.write_text(scenario(adversary=[WEAK, ESTIMATING]).text)
+    path.write_text(estimating().text)
     with serving(explorer_of(str(path), SEED)) as found:
         yield found
 

@@ -186,7 +186,7 @@ def test_what_keeps_a_setting_from_being_larger_is_known(held_out):
 @pytest.mark.parametrize("estimates", [1, 5])
 def test_users_meet_as_many_estimates_as_the_scenario_says(estimates):
     """The same groups as in an audit; an adversary with a matched prior has it with every estimate."""
-    scenario = parse(SMALL.replace("[attack]\n", f"[attack]\nestimates = {estimates}\n"), name="small")
+    scenario = parse(SMALL.replace("estimates = 5\n", f"estimates = {estimates}\n"), name="small")
     question = question_of(scenario, max_exposed=0.1, horizon=5)
     simulator = simulator_of(scenario, question, SEED, Local(threads=1), SILENT)
     game = simulator.game("grr", 3.0)
