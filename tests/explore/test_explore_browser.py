@@ -48,6 +48,14 @@ def browser():
         yield running
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few():
+    """Answers end with few users."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("poolscope.explore.answers.SAMPLE_SIZES", (48, 256))
+        yield
+
+
 @pytest.fixture
 def served():
     """Serves explorers until all pages are closed."""

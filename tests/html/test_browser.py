@@ -1,5 +1,6 @@
 """The page in a real browser: it draws, answers, fetches nothing and runs no name."""
 
+import functools
 import json
 import re
 from itertools import combinations
@@ -9,6 +10,7 @@ import pytest
 from cases.browsing import launched, needs_chromium, pointed_at, saved, saved_as_text, tells
 from cases.command_line import SMALL
 from cases.records import Pools, choice
+from cases.selection import mostly, slow
 from cases.synthetic import POOLS, game
 
 from poolscope.figures import style
@@ -59,11 +61,12 @@ def browser():
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def opened(browser):
-    """Opens a page, and tells what it complained of and what it asked for."""
+    """Opens a page, and tells what it complained of and what it asked for; once for all tests that ask for the same."""
     contexts = []
 
+    @functools.cache
     def open_page(path, width=1200, **options):
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         contexts.append(context)
@@ -74,7 +77,7 @@ def opened(browser):
         page.goto(path.as_uri())
         if options.get("java_script_enabled", True):
             page.wait_for_function(DRAWN, timeout=60_000)
-        return page, said, asked
+        return page, said, tuple(asked)
 
     yield open_page
     for context in contexts:
@@ -86,11 +89,13 @@ def path(tmp_path_factory):
     return make_page(tmp_path_factory.mktemp("run") / "audit", game(300, observations=(7, 60)))
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
-def test_the_page_draws_without_a_word_and_without_a_request(opened, path, width, scheme):
-    page, said, asked = opened(path, width, color_scheme=scheme)
+@pytest.mark.parametrize(
+    ("width", "options"), [(1200, {}), (390, {"color_scheme": "dark"})], ids=["1200-light", "390-dark"]
+)
+def test_the_page_draws_without_a_word_and_without_a_request(opened, path, width, options):
+    page, said, asked = opened(path, width, **options)
     assert said == []
-    assert asked == [path.as_uri()]
+    assert asked == (path.as_uri(),)
     assert page.locator(".chart svg.marks").count() == 5
     # each picture fills its place, and nothing is wider than the screen
     positions, drawings = (
@@ -102,14 +107,16 @@ def test_the_page_draws_without_a_word_and_without_a_request(opened, path, width
 
 
 def test_the_pointer_is_answered_with_the_numbers_of_the_summary(opened, path):
-    page, _, _ = opened(path)
+    page, _, _ = opened(path, 1200)
     results = json.loads((path.parent / "summary.json").read_text())["results"]
     (record,) = (r for r in results if (r["adversary"], r["n"]) == ("strong", 60))
     tells(pointed_at(page, ".chart[data-name=exposure]", 1, 60), record)
 
 
 def test_a_picture_can_be_saved_and_leads_nowhere(opened, path):
-    page, _, asked = opened(path)
+    page, _, _ = opened(path, 1200)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
     name, svg = saved(page, ".chart[data-name=precision]")
     assert name == "precision.svg"
     assert "random guess, 1/6" in svg
@@ -118,7 +125,7 @@ def test_a_picture_can_be_saved_and_leads_nowhere(opened, path):
 
 def test_on_a_dark_page_pictures_are_light_and_on_paper_dark(opened, path):
     """The largest n is farthest from the paper on both; what is saved is for paper too."""
-    page, said, _ = opened(path, color_scheme="dark")
+    page, said, _ = opened(path, 390, color_scheme="dark")
     chart, ink = ".chart[data-name=precision] svg.marks", tuple(int(style.INK[i : i + 2], 16) for i in (1, 3, 5))
 
     def colors(what, mark):
@@ -149,10 +156,12 @@ def test_names_are_shown_and_not_run(opened, tmp_path):
     saved_as_text(saved(page, ".chart[data-name=precision]")[1], HOSTILE[:4])
 
 
-@pytest.mark.parametrize(("width", "more"), [(1600, False), (700, True), (390, True)])
+@pytest.mark.parametrize(
+    ("width", "more"), mostly(slow, [(1600, False), (700, True), (390, True)], (1600, False), (390, True))
+)
 def test_a_table_that_is_cut_off_says_so(opened, path, width, more):
     """A shadow at the edge and a line below, until the reader has come to the end."""
-    page, _, _ = opened(path, width)
+    page, _, _ = opened(path, width, color_scheme="dark")
     box, hint = page.locator(".numbers .scroll").first, page.locator(".numbers .sideways").first
     assert box.evaluate("e => e.scrollWidth > e.clientWidth") == more
     assert hint.is_visible() == more
@@ -162,6 +171,7 @@ def test_a_table_that_is_cut_off_says_so(opened, path, width, more):
     assert not hint.is_visible()
     page.emulate_media(media="print")
     assert not hint.is_visible()
+    page.emulate_media(media="screen")
 
 
 def test_without_javascript_the_numbers_are_there(opened, path):
@@ -209,7 +219,7 @@ BOXES = """(what) => [...document.querySelectorAll('.chart[data-name=pareto-fron
   const box = e.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom, e.textContent] })"""
 
 
-@pytest.mark.default_cases("1200", "700")
+@pytest.mark.default_cases("700")
 @pytest.mark.parametrize("width", [1200, 700, 390])
 def test_labels_of_points_are_whole_and_apart(opened, compared, width):
     page, said, _ = opened(compared, width)
