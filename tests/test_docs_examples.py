@@ -54,9 +54,22 @@ def faults(name, thing, beginning):
     return "".join(facts)
 
 
-#: Examples that take a second and play the same game as another one that runs by default.
-PLAYED_AGAIN = {"Sweep", "figures.sweep_plot"} | {
-    f"metrics.{name}" for name in ("CollectionRecord", "CollectionsSummary", "Contribution")
+#: Examples that play the same game as another example, or as a test of the same call, that runs by default.
+PLAYED_AGAIN = {
+    *(
+        "Advice",
+        "CollectionsAdvice",
+        "Comparison",
+        "Estimated",
+        "Inferred",
+        "Inspection",
+        "Progress",
+        "Reproduction",
+        "Summary",
+        "Sweep",
+    ),
+    *("figures.sweep_plot", "metrics.CollectionRecord", "metrics.CollectionsSummary", "metrics.Contribution"),
+    *("metrics.SampledAttribute", "metrics.TupleEpsilon", "metrics.gate"),
 }
 
 

@@ -39,7 +39,7 @@ def test_there_are_three():
     assert len(NOTEBOOKS) >= 3
 
 
-@pytest.mark.default_cases("own-mechanism", "sweep-epsilon")
+@pytest.mark.default_cases("own-mechanism")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

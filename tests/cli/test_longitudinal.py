@@ -51,7 +51,7 @@ def test_reports_are_made_attacked_and_estimated(folder):
     assert np.all(np.abs(found["count"].to_numpy() - truth) < 4.5 * found["standard_error"].to_numpy())
 
 
-@pytest.mark.default_cases("l-osue", "l-grr")
+@pytest.mark.default_cases("l-osue")
 def test_played_checked_and_compared(folder, capsys):
     assert command("audit", "small.toml", "--out", "run", "--users", 12) == 0
     summary = json.loads((folder / "run" / "summary.json").read_text())

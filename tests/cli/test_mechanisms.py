@@ -22,7 +22,7 @@ def folder(request, tmp_path, monkeypatch):
     """A scenario, and traces in which each of three users has one object only."""
     monkeypatch.chdir(tmp_path)
     for name, adversaries in (("small", CURIOUS), ("play", STRONG)):
-        text = f"{BASE}[mechanism]\n{KINDS[request.param]}[users]\ncount = 40\n{adversaries}{ATTACK}"
+        text = f"{BASE}[mechanism]\n{KINDS[request.param]}[users]\ncount = 40\n{adversaries}{ATTACK}estimates = 3\n"
         (tmp_path / f"{name}.toml").write_text(text.replace("[3, 10]", "[200]") if name == "small" else text)
     users, objects = np.repeat(["ann", "bob", "eve"], 200), np.repeat([1, 7, 15], 200)
     pl.DataFrame({"user": users, "object": objects}).write_csv("traces.csv")

@@ -41,7 +41,7 @@ def on_a_terminal(arguments, cwd):
 
 
 def test_a_terminal_sees_every_stage_and_the_time_waited(tmp_path):
-    (tmp_path / "small.toml").write_text(scenario_text(users=40))
+    (tmp_path / "small.toml").write_text(scenario_text(adversaries=("weak",), users=40))
     shown, code, seconds = on_a_terminal(["audit", "small.toml", "--out", "run"], tmp_path)
     assert code == 0, shown
     seen = [shown.find(stage) for stage in ("Starting", "Preparing", "Simulating 40 users", "Writing the report")]

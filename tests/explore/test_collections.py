@@ -50,17 +50,17 @@ def address(tmp_path_factory):
 
 
 def test_answers_are_those_of_an_audit(address, tmp_path, monkeypatch):
-    monkeypatch.setattr("poolscope.explore.answers.SAMPLE_SIZES", (48, 256))
+    monkeypatch.setattr("poolscope.explore.answers.SAMPLE_SIZES", (48, 96))
     setting = START | {"changes": CHANGES}
     text = fetched(address + query("answers", setting))[2]
     found, ended = events(text)
     assert ended, text[-300:]
     facts = [answer for answer in found if "results" in answer]
-    assert [answer["users"] for answer in facts] == [48, 48, 256]
+    assert [answer["users"] for answer in facts] == [48, 48, 96]
     assert facts[0]["waiting"] == ["strong"]
     assert {record["adversary"] for record in facts[0]["results"]} == {"weak", "non-private"}
     changed = parse(fetched(address + query("toml", setting))[2], name="two")
-    audit = ps.audit(changed, tmp_path / "run", users=256, seed=SEED, html=False)
+    audit = ps.audit(changed, tmp_path / "run", users=96, seed=SEED, html=False)
     expected = [record.as_json() for record in audit.results if record.n == 9]
     assert facts[2]["results"] == expected
     assert {record["collection"] for record in expected} == {

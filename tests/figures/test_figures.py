@@ -50,6 +50,10 @@ def trade_offs(*counts):
     return pl.concat(metrics.trade_off(1.0, n).table().with_columns(n=pl.lit(n)) for n in counts)
 
 
+def calibrations(outcomes):
+    return metrics.for_each_attack(outcomes, metrics.calibration)
+
+
 def maps(outcomes):
     return metrics.for_each_attack(outcomes, lambda rows: metrics.behavior_map(rows, 6))
 
@@ -69,21 +73,34 @@ def outcomes():
     return game(400)
 
 
-@pytest.fixture(scope="module")
-def every_figure(outcomes):
+def figures_of(outcomes, table):
+    """Functions that draw every figure from what `table` makes of a function and of outcomes."""
     return {
-        "precision": lambda: precision_null_rate(curves(outcomes), 6),
-        "marked": lambda: exposure_curves(exposures(outcomes), n=30),
+        "precision": lambda: precision_null_rate(table(curves, outcomes), 6),
+        "marked": lambda: exposure_curves(table(exposures, outcomes), n=30),
         "belief": lambda: belief_growth(
             pl.DataFrame({"n": [0, 0, 1, 1], "line": ["a", "b"] * 2, "posterior": [0.5, 0.5, 0.9, 0.1]}), ["a", "b"]
         ),
-        "calibration": lambda: calibration_plot(metrics.for_each_attack(outcomes, metrics.calibration)),
+        "calibration": lambda: calibration_plot(table(calibrations, outcomes)),
         "maps": lambda: behavior_maps(maps(attack(400)), 6),
-        "exposure": lambda: exposure_curves(exposures(outcomes)),
+        "exposure": lambda: exposure_curves(table(exposures, outcomes)),
         "popularity": lambda: popularity_plot(np.arange(12) / 66, np.arange(12) % 7 - 1, POOLS),
         "density": lambda: behavior_density(metrics.select(outcomes, "strong", 7)),
         "trade-off": lambda: trade_off_curves(trade_offs(1, 7)),
     }
+
+
+@pytest.fixture(scope="module")
+def every_figure(outcomes):
+    """Every figure, drawn from tables that are computed once."""
+    computed = {}
+
+    def table(function, rows):
+        if function not in computed:
+            computed[function] = function(rows)
+        return computed[function]
+
+    return figures_of(outcomes, table)
 
 
 @pytest.mark.default_cases("belief", "calibration", "density", "popularity", "precision", "trade-off")
@@ -97,8 +114,10 @@ def test_a_figure_is_legal_vega_lite(every_figure, name):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_same_figure_same_specification(every_figure, name):
-    assert specification(every_figure[name]()) == specification(every_figure[name]())
+def test_same_figure_same_specification(outcomes, every_figure, name):
+    """Whether its table is computed again or not."""
+    again = figures_of(outcomes, lambda function, rows: function(rows))
+    assert specification(every_figure[name]()) == specification(again[name]())
 
 
 @pytest.mark.parametrize(("width", "inches"), saving.WIDTHS.items())
@@ -201,9 +220,9 @@ def test_map_puts_gamma_across_and_delta_up():
 
 @pytest.mark.parametrize("name", [HOSTILE, *TEMPTING])
 def test_names_are_values_and_no_part_of_the_grammar(name):
-    outcomes = attack(60).with_columns(adversary=pl.lit(name))
+    rows = attack(20).with_columns(adversary=pl.lit(name))
     for chart, plain in (
-        (precision_null_rate(curves(outcomes), 6), precision_null_rate(curves(attack(60)), 6)),
+        (precision_null_rate(curves(rows), 6), precision_null_rate(curves(attack(20)), 6)),
         (popularity_plot([0.5, 0.5], [0, 1], [name, "b"]), popularity_plot([0.5, 0.5], [0, 1], ["strong", "b"])),
     ):
         spec, other = specification(chart), specification(plain)

@@ -52,10 +52,8 @@ class Text(HTMLParser):
 
 
 def asking(threshold):
-    return parse(
-        scenario_text('kind = "grr"\nepsilon = 4', users=60, observations=(3, 20)) + f"threshold = {threshold}\n",
-        name="x",
-    )
+    text = scenario_text('kind = "grr"\nepsilon = 4', users=60, observations=(3, 20))
+    return parse(f"{text}threshold = {threshold}\nestimates = 3\n", name="x")
 
 
 @pytest.fixture(scope="module", params=THRESHOLDS, ids=str)
