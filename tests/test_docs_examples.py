@@ -69,7 +69,7 @@ PLAYED_AGAIN = {
         "Sweep",
     ),
     *("figures.sweep_plot", "metrics.CollectionRecord", "metrics.CollectionsSummary", "metrics.Contribution"),
-    *("metrics.SampledAttribute", "metrics.TupleEpsilon", "metrics.gate"),
+    *("metrics.SampledAttribute", "metrics.TupleEpsilon", "metrics.gate", "sweep"),
 }
 
 

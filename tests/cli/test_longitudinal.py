@@ -26,7 +26,7 @@ KINDS = {
 ADVERSARY = "[[adversary]]\nname = 'weak'\npopularity = 'uniform'\n"
 
 
-@pytest.fixture(params=mostly(slow, KINDS, "l-grr", "l-osue", "dbitflip", "pi-rappor"))
+@pytest.fixture(params=mostly(slow, KINDS, "l-osue", "dbitflip", "pi-rappor"))
 def folder(request, tmp_path, monkeypatch):
     """A scenario, and traces of 600 users, each with one report."""
     monkeypatch.chdir(tmp_path)

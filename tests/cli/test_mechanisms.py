@@ -53,7 +53,7 @@ def test_played_checked_and_compared(folder, capsys):
         "--mechanism",
         f"{kind},grr",
         "--epsilon",
-        "1,3",
+        "3",
         "--users",
         40,
         "--estimate-from",

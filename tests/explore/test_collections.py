@@ -75,11 +75,16 @@ def test_answers_are_those_of_an_audit(address, tmp_path, monkeypatch):
     assert set(rows) == {"joint", "emojis", "domains"}
 
 
-def test_figures_show_all_collections_beside_each_alone():
+@pytest.fixture(scope="module")
+def answer():
+    """What 60 users say of the first 9 days."""
     shelf, setting = joint(n=9)
     sample = whole_sample(*shelf.played(setting), SEED, Games(), Local())
     sample.grow(60)
-    answer = sample.answer()
+    return sample.answer()
+
+
+def test_figures_show_all_collections_beside_each_alone(answer):
     assert set(view.pictures(answer)) == {"exposure", "auc_pn", "contributions"}
     assert set(answer.exposure["collection"]) == {"joint", "emojis", "domains"}
     assert set(answer.exposure["adversary"]) == {"weak", "strong"}
@@ -254,11 +259,8 @@ def test_a_comparison_takes_scenarios_of_one_and_of_several(address, monkeypatch
     assert [(row["place"], row["users"]) for row in found] == [(0, 48), (1, 48)]
 
 
-def test_a_row_of_a_comparison_adds_up_epsilons():
-    shelf, setting = joint(n=9)
-    sample = whole_sample(*shelf.played(setting), SEED, Games(), Local())
-    sample.grow(48)
-    cells = view.compared(sample.answer())["cells"]
+def test_a_row_of_a_comparison_adds_up_epsilons(answer):
+    cells = view.compared(answer)["cells"]
     assert cells[0][1] == "n = 9 days"
     assert cells[6][1] == "largest"
     # 8 per day from two emojis, 3 from a domain

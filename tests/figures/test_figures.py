@@ -103,7 +103,7 @@ def every_figure(outcomes):
     return figures_of(outcomes, table)
 
 
-@pytest.mark.default_cases("belief", "calibration", "density", "popularity", "precision", "trade-off")
+@pytest.mark.default_cases("belief", "density", "popularity", "precision")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_figure_is_legal_vega_lite(every_figure, name):
     """Ours are not held against the schema as they are made, for the time it takes: here they are."""
