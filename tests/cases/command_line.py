@@ -37,9 +37,6 @@ estimates = 5
 observations = [3, 10]
 """
 
-#: The same with three popularity estimates instead of 20, for tests that play many games.
-QUICK = SMALL.replace("[attack]\n", "[attack]\nestimates = 3\n")
-
 #: The command in a process that may have so many bytes, as after `ulimit -v`.
 LIMITED = """
 import resource, sys

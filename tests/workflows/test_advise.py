@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from cases.command_line import QUICK, SMALL, poolscope
+from cases.command_line import SMALL, poolscope
 from cases.synthetic import SEED
 from scipy import integrate, optimize
 
@@ -56,7 +56,7 @@ def coin():
 
 @pytest.fixture(scope="module")
 def small():
-    return parse(QUICK + "[devices]\nreports_per_day = 2\n", name="small")
+    return parse(SMALL + "[devices]\nreports_per_day = 2\n", name="small")
 
 
 @pytest.fixture(scope="module")

@@ -402,7 +402,7 @@ def test_the_command(tmp_path):
         (["--max-error", "coin=0.1"], "--max-error must be for collections of the scenario, got 'coin'; did you mean"),
         (["--max-error", "coin0=x"], "--max-error: must be a number, or NAME=NUMBER"),
         (["--max-error", "0.1", "--max-error", "coin0=0.2"], "--max-error: must be given once, got 'coin0=0.2'"),
-        (["--mechanism", "grr"], "--mechanisms requires a single collection"),
+        (["--mechanism", "grr"], "--mechanism requires a single collection"),
         (["--fail-if", "findings.rmse > 1"], "findings"),
     ],
 )

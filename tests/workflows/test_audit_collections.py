@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from cases.collections import DOMAINS, EMOJIS, WORDS, scenario
-from cases.command_line import QUICK
+from cases.command_line import SMALL
 
 import poolscope as ps
 from poolscope.core.errors import InputError
@@ -166,7 +166,7 @@ def test_overrides_of_one_mechanism_are_refused(tmp_path, option):
 
 
 def test_records_of_one_collection_have_no_such_field(tmp_path):
-    found = ps.audit(parse(QUICK, name="one"), tmp_path / "run", users=4, seed=1, observations=[3], html=False)
+    found = ps.audit(parse(SMALL, name="one"), tmp_path / "run", users=4, seed=1, observations=[3], html=False)
     assert found.collections is None
     assert "collection" not in found.results[0].as_json()
     assert "Collection" not in str(found.results)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases.command_line import QUICK, SMALL, poolscope
+from cases.command_line import SMALL, poolscope
 from cases.records import choice
 from cases.synthetic import SEED
 from scipy import stats
@@ -38,7 +38,7 @@ SKETCH = {"grr": {}, "oue": {}, "cms": {"m": 32, "hashes": 64}}
 
 @pytest.fixture(scope="module")
 def scenario():
-    return parse(QUICK, name="small")
+    return parse(SMALL, name="small")
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +325,7 @@ def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):
 
 
 def test_the_command(tmp_path):
-    (tmp_path / "small.toml").write_text(QUICK)
+    (tmp_path / "small.toml").write_text(SMALL)
     asked = ["compare", "small.toml", "--mechanism", "grr,cms", "--users", 50, "--estimate-from", 500]
     ran = poolscope(*asked, "--epsilon", "1,4", "--out", "out", cwd=tmp_path, COLUMNS="80")
     assert ran.returncode == 0, ran.stderr

@@ -1,7 +1,7 @@
 """Mechanisms of one's own beside those that are built in."""
 
 import pytest
-from cases.command_line import QUICK, SMALL, poolscope
+from cases.command_line import SMALL, poolscope
 from cases.synthetic import SEED
 
 from poolscope.core.errors import InputError
@@ -36,7 +36,7 @@ Response, Greedy = NAMES["Response"], NAMES["Greedy"]
 
 @pytest.fixture(scope="module")
 def done():
-    return compare(parse(QUICK, name="small"), ["grr", Response], [1, 4], users=150, seed=SEED, estimate_from=1000)
+    return compare(parse(SMALL, name="small"), ["grr", Response], [1, 4], users=150, seed=SEED, estimate_from=1000)
 
 
 def test_a_class_is_called_by_its_name_and_played_at_every_epsilon(done):
@@ -79,7 +79,7 @@ def test_a_scenario_cannot_name_code():
 
 
 def test_the_command(tmp_path):
-    (tmp_path / "small.toml").write_text(QUICK)
+    (tmp_path / "small.toml").write_text(SMALL)
     (tmp_path / "mine.py").write_text(CODE)
     asked = ["compare", "small.toml", "--mechanism", "grr,mine:Response", "--epsilon", "2", "--users", 30]
     ran = poolscope(*asked, "--estimate-from", 500, "--out", "out", cwd=tmp_path)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from cases.command_line import QUICK, SMALL, poolscope
+from cases.command_line import SMALL, poolscope
 from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 
@@ -48,7 +48,7 @@ def command(text, folder):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("attacks")
-    (out / "small.toml").write_text(QUICK)
+    (out / "small.toml").write_text(SMALL)
     (out / "evenmodule.py").write_text(CODE)
     return out
 

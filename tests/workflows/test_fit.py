@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
-from cases.command_line import QUICK, SMALL, poolscope
+from cases.command_line import SMALL, poolscope
 from cases.report_files import game_traces, scenario_of, write_traces
 from jsonschema import Draft202012Validator
 
@@ -220,7 +220,7 @@ def test_commands_warn_once_and_only_of_a_given_popularity(tmp_path):
         compare(scenario, ["grr"], [1.0], users=10, estimate_from=100, html=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        audit(parse(QUICK, name="small"), tmp_path / "other", users=10, html=False)
+        audit(parse(SMALL, name="small"), tmp_path / "other", users=10, html=False)
 
 
 def test_without_a_neutral_pool_the_interest_is_one(tmp_path):

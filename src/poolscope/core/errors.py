@@ -202,9 +202,13 @@ def visible(text: str, besides: str = "") -> str:
     return text if text.isascii() and text.isprintable() else re.sub(r"[^ -~]", shown_as, text)
 
 
+#: Arguments whose option has another name.
+_OPTIONS = {"mechanisms": "mechanism"}
+
+
 def as_options(message: str) -> str:
     """Return a message of the library with `argument_names` replaced by the options of the command line."""
-    return re.sub(r"`(\w+)`", lambda named: "--" + named[1].replace("_", "-"), message)
+    return re.sub(r"`(\w+)`", lambda named: "--" + _OPTIONS.get(named[1], named[1]).replace("_", "-"), message)
 
 
 def _shortened(text: str, length: int) -> str:

@@ -122,7 +122,7 @@ def max_error_of_each(scenario: Scenario, max_error: object, **single: object) -
     """Return the error target of each collection; refuse anything else, and options of a `single` collection."""
     for name, value in single.items():
         if value:
-            rule = f"{name} requires a single collection"
+            rule = f"`{name}` requires a single collection"
             remedy = "set the mechanism and the devices of each [[collection]]"
             raise InputError(rule, value=value, file=scenario.file, remedy=remedy)
     if not isinstance(max_error, Mapping):
