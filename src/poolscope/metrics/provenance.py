@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from poolscope import __version__
 from poolscope.core.arguments import checked
@@ -32,6 +33,9 @@ GIT_TIMEOUT = 5.0
 
 NULL = 0x7FF8_6E75_6C6C_0000
 """What stands for a null among the bits of numbers: a NaN that no calculation has."""
+
+PLACE = "place of row"
+"""Column of the places of rows; no column of outcomes has a blank in its name."""
 
 
 @result
@@ -142,11 +146,13 @@ def checksum(parts: Iterable[pl.DataFrame]) -> str:
     """
     digests: dict[tuple[str, int, str], Any] = {}
     for part in parts:
-        for attack, rows in part.partition_by("adversary", "n", as_dict=True, maintain_order=True).items():
-            ordered = rows if rows["user"].is_sorted() else rows.sort("user")
-            for column in ordered.drop("adversary", "n").iter_columns():
-                key = (str(attack[0]), int(attack[1]), column.name)
-                digests.setdefault(key, hashlib.sha256()).update(_values(column))
+        values = {column.name: _values(column) for column in part.drop("adversary", "n").iter_columns()}
+        places = part.select("adversary", "n", "user").with_row_index(PLACE)
+        for attack, rows in places.partition_by("adversary", "n", as_dict=True, maintain_order=True).items():
+            ordered = (rows if rows["user"].is_sorted() else rows.sort("user"))[PLACE].to_numpy()
+            for name, column in values.items():
+                key = (str(attack[0]), int(attack[1]), name)
+                digests.setdefault(key, hashlib.sha256()).update(column[ordered].tobytes())
     return combined({json.dumps(key): digest.hexdigest() for key, digest in sorted(digests.items())})
 
 
@@ -165,17 +171,17 @@ def combined(checksums: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(list(checksums.items())).encode()).hexdigest()
 
 
-def _values(column: pl.Series) -> bytes:
-    """Return the values of a column as bytes that do not depend on how they are stored."""
+def _values(column: pl.Series) -> NDArray[Any]:
+    """Return the values of a column as numbers of 8 bytes that do not depend on how they are stored."""
     if column.dtype.is_float():
         values = column.cast(pl.Float64).to_numpy().astype("<f8")
         values.view("<u8")[column.is_null().to_numpy()] = NULL
-        return values.tobytes()
+        return values
     if column.dtype.is_integer() or column.dtype == pl.Boolean:
-        return column.cast(pl.Int64).fill_null(np.iinfo(np.int64).min).to_numpy().astype("<i8").tobytes()
+        return column.cast(pl.Int64).fill_null(np.iinfo(np.int64).min).to_numpy().astype("<i8")
     texts = column.cast(pl.String)
     codes = {text: _code(text) for text in texts.unique().to_list() if text is not None}
-    return texts.replace_strict(codes, default=0, return_dtype=pl.UInt64).to_numpy().astype("<u8").tobytes()
+    return texts.replace_strict(codes, default=0, return_dtype=pl.UInt64).to_numpy().astype("<u8")
 
 
 def _code(text: str) -> int:
