@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from cases.calibrated import calibration_p
 from cases.collections import DOMAINS, EMOJIS, WORDS, scenario
+from cases.selection import mostly, statistical
 from cases.synthetic import SEED
 
 from poolscope.core.executors import Local
@@ -174,9 +175,8 @@ def test_pools_are_drawn_from_the_link():
 ERROR = 1e-3
 
 
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_posteriors_of_all_subsets_are_calibrated_and_a_wrong_link_is_not():
+@pytest.mark.parametrize("users", mostly(statistical, [1000, 6000], 1000))
+def test_posteriors_of_all_subsets_are_calibrated_and_a_wrong_link_is_not(users):
     believers = [
         {"name": "strong", "popularity": "true"},
         {"name": "wrong", "popularity": "true", "links": {"emojis": 1.0}},
@@ -184,7 +184,7 @@ def test_posteriors_of_all_subsets_are_calibrated_and_a_wrong_link_is_not():
     sharp = {**EMOJIS, "link": 0.65, "mechanism": {"kind": "grr", "epsilon": 7.0}, "devices": {"reports_per_day": 3}}
     game = build_joint_game(scenario(sharp, DOMAINS, WORDS, adversary=believers), SEED)
     game = replace(game, non_private=False)
-    outcomes = play_joint_block(game, range(6000), SEED, engine=Local())
+    outcomes = play_joint_block(game, range(users), SEED, engine=Local())
     tests = [(subset, n) for subset in game.subsets for n in game.observations]
 
     def p_of(subset, n, adversary):

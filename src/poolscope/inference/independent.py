@@ -256,7 +256,9 @@ def guesses(posterior: Floats, users: Keys, counts: Integers) -> tuple[Integers,
     """
     guess = np.empty(posterior.shape[:2], dtype=np.int64)
     confidence = np.empty(guess.shape)
-    kernels.guesses(posterior, children(users, KeyStream.GUESS), counts, guess, confidence)
+    # a kernel is compiled again for each layout of its arguments, and for those that cannot be written
+    table, used = np.ascontiguousarray(posterior), np.require(counts, requirements=["C", "W"])
+    kernels.guesses(table, children(users, KeyStream.GUESS), used, guess, confidence)
     return guess, confidence
 
 

@@ -61,13 +61,13 @@ def _by_counts(universe: Universe, traces: Objects) -> Floats:
     one table of integrals is for all users.
     """
     users, n = traces.shape
-    k = universe.k
+    events, k = np.ascontiguousarray(traces), universe.k
     out = np.empty((users, n + 1, k))
     out[:, 0] = 1.0 / k
     n_processed, counts = np.zeros(users, dtype=np.int64), np.zeros((users, k + 1), dtype=np.int64)
     for first in range(1, n + 1, ROWS):
         mantissa, exponent = _integrals(k, first, min(ROWS, n + 1 - first))
-        kernels.non_private_posteriors(traces, universe.pool_of, first, mantissa, exponent, n_processed, counts, out)
+        kernels.non_private_posteriors(events, universe.pool_of, first, mantissa, exponent, n_processed, counts, out)
     return out
 
 

@@ -125,7 +125,8 @@ def posteriors(
     workspace, axes = node_workspace(n, columns - 1), (interest, polarization)
     lost, reports = kernels.posteriors(
         *_in_memory(likelihood),
-        lengths,
+        # a kernel is compiled again for each layout of its arguments
+        np.ascontiguousarray(lengths),
         likelihood_offset,
         likelihood_scale,
         pool_prior,

@@ -126,8 +126,8 @@ def init_grid(rule_g, rule_u, pool_prior, workspace):
     width = (k * size_u + _COLUMNS - 1) // _COLUMNS * _COLUMNS
     # new arrays: cheap beside the reports, while views of other shapes take seconds to compile
     grid = NodeGrid(
-        rule_g,
-        rule_u.copy(),  # contiguous rows, which loop faster
+        rule_g.copy(),  # contiguous rows, which loop faster; and one type of grid, for which kernels are compiled once
+        rule_u.copy(),
         np.empty((size_g, width)),
         np.empty((size_g, width)),
         np.empty((size_g, width), dtype=np.int64),

@@ -71,7 +71,7 @@ class TableSampler:
         mass, log_response_prob = _at_least_two_slots(tables)
         self.problem = TableProblem(
             mass=mass,
-            log_response_prob=log_response_prob,
+            log_response_prob=np.ascontiguousarray(log_response_prob),
             counts=tables.counts.astype(np.float64),
             forced_mass=tables.base,
             is_forced=np.any(tables.base, axis=1),
@@ -231,15 +231,17 @@ def allocated_posterior(tables: ResponseCounts, adversary: Adversary, key: np.ui
         workspace[0].view(np.int64),
     )
     wide, proposal = np.empty(2 * count), np.empty(len(log_node))
+    # a kernel is compiled again for each layout of its arguments
+    log_response_prob = np.ascontiguousarray(slots.log_response_prob)
     occupancy_log_likelihood(
-        slots.log_response_prob, counts, log_phi, load, slots.single, wide, wide.view(np.int64), weight, proposal
+        log_response_prob, counts, log_phi, load, slots.single, wide, wide.view(np.int64), weight, proposal
     )
     proposal = PROPOSAL_POWER * (proposal + log_node)
     proposal = np.exp(proposal - proposal.max())
     proposal /= proposal.sum()
     problem = TableProblem(
         mass=slots.mass,
-        log_response_prob=slots.log_response_prob,
+        log_response_prob=log_response_prob,
         counts=counts,
         forced_mass=np.zeros((groups, k + 1)),
         is_forced=np.zeros(groups, dtype=bool),
