@@ -164,7 +164,7 @@ def iso(form, hours=0):
 
 
 FORMS = {
-    "milliseconds": lambda second: pl.from_epoch(1000 * second, time_unit="ms"),
+    "milliseconds": lambda second: pl.from_epoch(second).cast(pl.Datetime("ms")),
     "zone": lambda second: pl.from_epoch(second).dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo"),
     "T": iso("%Y-%m-%dT%H:%M:%S"),
     "blank": iso("%Y-%m-%d %H:%M"),
