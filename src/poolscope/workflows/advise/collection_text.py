@@ -116,7 +116,7 @@ def reason_of(
     free = [one.collection for one in choices if one.cost.low <= 0 <= one.cost.high]
     if free:
         verb = "costs" if len(free) == 1 else "cost"
-        text += f" {some_of(free)} {verb} no exposure that can be told from zero."
+        text += f" {some_of(free)} {verb} no exposure that can be distinguished from zero."
     return text
 
 
