@@ -189,10 +189,10 @@ class Answer:
 
 
 class PlayedUsers:
-    """The users of a game simulated so far."""
+    """The users of a game simulated so far, in which a device memoizes or not."""
 
-    def __init__(self, game: AnyGame, n: int, seed: int, engine: Local) -> None:
-        self._played, self._n, self._seed, self._engine = game, n, seed, engine
+    def __init__(self, game: AnyGame, n: int, seed: int, engine: Local, memoizes: bool) -> None:
+        self._played, self._n, self._seed, self._engine, self._memoizes = game, n, seed, engine, memoizes
         self._parts: list[pl.DataFrame] = []
         self.users = 0
 
@@ -200,10 +200,6 @@ class PlayedUsers:
     def sizes(self) -> tuple[int, ...]:
         """Return the sample sizes of successive answers."""
         return (FIRST_MEMOIZED_SAMPLE, *SAMPLE_SIZES) if self._memoizes else SAMPLE_SIZES
-
-    @property
-    def _memoizes(self) -> bool:
-        raise NotImplementedError
 
     @property
     def _outcomes(self) -> pl.DataFrame:
@@ -224,12 +220,8 @@ class Sample(PlayedUsers):
     """The users of a game of a single collection simulated so far."""
 
     def __init__(self, game: Game, n: int, seed: int, engine: Local) -> None:
-        super().__init__(game, n, seed, engine)
+        super().__init__(game, n, seed, engine, game.device.memoizes)
         self._game = game
-
-    @property
-    def _memoizes(self) -> bool:
-        return self._game.device.memoizes
 
     def record(self, adversary: str) -> Record:
         """Return the results of one adversary."""

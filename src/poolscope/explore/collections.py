@@ -102,13 +102,9 @@ class JointSample(PlayedUsers):
     """The people of a game of several collections simulated so far; `kinds` are the names of the mechanisms."""
 
     def __init__(self, game: JointGame, n: int, seed: int, engine: Local, kinds: Sequence[str]) -> None:
-        super().__init__(game, n, seed, engine)
+        super().__init__(game, n, seed, engine, any(one.game.device.memoizes for one in game.collections))
         self._game, self._kinds = game, kinds
         self._view = game.view()
-
-    @property
-    def _memoizes(self) -> bool:
-        return any(one.game.device.memoizes for one in self._game.collections)
 
     @property
     def _exposed_at(self) -> tuple[float, str]:
