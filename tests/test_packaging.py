@@ -191,7 +191,7 @@ def group_requirements(name):
         yield from group_requirements(entry["include-group"]) if isinstance(entry, dict) else [entry]
 
 
-@pytest.mark.parametrize("name", ["test", "docs"])
+@pytest.mark.parametrize("name", ["test", "lint", "docs"])
 def test_a_group_has_the_requirements_of_the_extra_of_its_name(name):
     """And none of poolscope itself, which a package index may not have."""
     found = list(group_requirements(name))
