@@ -88,9 +88,24 @@ def cycles_a_second() -> float:
     return 4 * steps / watch["chain"]
 
 
+def is_inner(value) -> bool:
+    """Whether it is a kernel that has no entry for Python, and would crash if it were called from there."""
+    return bool(getattr(value, "targetoptions", {}).get("no_cpython_wrapper"))
+
+
+def entry(kernel):
+    """Return a kernel with an entry for Python."""
+
+    @njit
+    def call(*arguments):
+        return kernel(*arguments)
+
+    return call
+
+
 def updates(function, *arguments) -> int:
     """Polynomial updates (nodes x pools x reports) of a call that fills posteriors."""
-    total, multiply = 0, posterior_kernels.multiply_reports
+    total, multiply = 0, entry(posterior_kernels.multiply_reports)
 
     def counting(begin, end, smallest, use_exponents, grid, *rest):
         nonlocal total
@@ -98,7 +113,9 @@ def updates(function, *arguments) -> int:
         return multiply(begin, end, smallest, use_exponents, grid, *rest)
 
     def in_python(kernel, **replaced):
-        return FunctionType(kernel.py_func.__code__, {**kernel.py_func.__globals__, **replaced})
+        names = kernel.py_func.__globals__
+        entered = {name: entry(value) for name, value in names.items() if is_inner(value)}
+        return FunctionType(kernel.py_func.__code__, {**names, **entered, **replaced})
 
     compiled = posterior_kernels.posteriors
     attack_one = in_python(posterior_kernels._user_posterior, multiply_reports=counting)
@@ -116,7 +133,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
     functions = watch("choose functions", choose_functions, mechanism.family, keys)
     scratch = np.empty(mechanism.family.size + 1, np.int64), np.empty(len(keys), np.int64)
     watch("group by function", group, functions, *scratch)
-    seen = mechanism._seen(view)
+    seen = mechanism._kernel_inputs(view)
     workspace = seen[-1]
     met, chunks = 0, by_function(mechanism.family, functions, "hash")
     while True:
@@ -172,7 +189,7 @@ def counts(game: Game, traces, reports) -> dict[str, float]:
     mechanism, some = game.mechanism, traces[:COUNTED]
     view, columns = stacked_pool_weights(game.adversaries)
     keys = reports.reshape(len(traces), -1)[:COUNTED].ravel()
-    *_, workspace = mechanism._seen(view)
+    *_, workspace = mechanism._kernel_inputs(view)
     sent = mechanism.report(some.ravel(), keys)
     mass = mechanism.mass(sent, view).reshape(COUNTED, game.horizon, view.width)
     found = {

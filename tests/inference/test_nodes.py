@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+from cases.compiled import entry
 from scipy import special
 
 from poolscope.inference.posterior import posterior_of_likelihood
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels import quadrature_grid
 from poolscope.population.priors import UNIFORM
+
+scale_reports, init_grid = entry(quadrature_grid.scale_reports), entry(quadrature_grid.init_grid)
+multiply_reports, rescale = entry(quadrature_grid.multiply_reports), entry(quadrature_grid.rescale)
 
 
 def logarithms(scaled, rule_g, rule_u, k):
@@ -33,14 +37,12 @@ def test_products_however_far_apart(size, least):
         rule = fixed_rule(UNIFORM, 1, size // rule.shape[1])
     likelihood = np.repeat([[least, 1.0, least], [1.0, least, least], [least, least, 1.0]], (300, 0, 298), axis=0)
     prior, workspace = np.full(k, 0.5), quadrature_grid.node_workspace(len(likelihood), k)
-    n = quadrature_grid.scale_reports(
-        likelihood.ravel(), 0, np.array([0, k + 1, 1]), len(likelihood), 0.0, 1.0, workspace
-    )
-    grid, smallest = quadrature_grid.init_grid(rule, rule, prior, workspace)
+    n = scale_reports(likelihood.ravel(), 0, np.array([0, k + 1, 1]), len(likelihood), 0.0, 1.0, workspace)
+    grid, smallest = init_grid(rule, rule, prior, workspace)
     out = np.empty((n + 1, k))
-    _, use_exponents = quadrature_grid.multiply_reports(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
+    _, use_exponents = multiply_reports(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
     assert use_exponents
-    quadrature_grid.rescale(use_exponents, grid, prior, workspace)
+    rescale(use_exponents, grid, prior, workspace)
     logs = logarithms(workspace.scaled[:n], rule, rule, k)
     expected = special.softmax(special.logsumexp(logs, axis=(1, 2)))
     np.testing.assert_allclose(out[n], expected, rtol=1e-10)
@@ -56,11 +58,11 @@ def test_factors_below_every_double_end_too():
     k, rule = 2, fixed_rule(UNIFORM, 1)
     rule[0, 0], rule[1, 0] = 1e-300, 1.0
     prior, workspace = np.full(k, 0.5), quadrature_grid.node_workspace(40, k)
-    n = quadrature_grid.scale_reports(np.tile([0.0, 1.0, 0.0], 40), 0, np.array([0, 3, 1]), 40, 0.0, 1.0, workspace)
-    grid, smallest = quadrature_grid.init_grid(rule, rule, prior, workspace)
+    n = scale_reports(np.tile([0.0, 1.0, 0.0], 40), 0, np.array([0, 3, 1]), 40, 0.0, 1.0, workspace)
+    grid, smallest = init_grid(rule, rule, prior, workspace)
     assert grid.min_ratio**quadrature_grid.LANE == 0
     out = np.empty((n + 1, k))
-    quadrature_grid.multiply_reports(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
+    multiply_reports(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
     assert np.isfinite(out[1:]).all()
     assert out[n, 0] > 1 - 1e-9
 

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from poolscope.kernels.compilation import inner
 from poolscope.kernels.grouping import clear_bit, is_set, positions_buffer, set_bit, set_positions
 from poolscope.kernels.random import bernoulli_words, random_uint64
 
@@ -128,7 +129,7 @@ def cohort_masses(universe: int, hashes: int, m: int, wide: int) -> CohortMasses
     )
 
 
-@njit(nogil=True, cache=True)
+@inner
 def fill_cohort_masses(positions, table, base, workspace):
     """Compute the masses of a cohort; base[d] is the weight of an object with d bits."""
     hashes, universe = positions.shape
@@ -181,7 +182,9 @@ def mass_by_bits(starts, order, positions, words, table, base, powers, workspace
     held, several, wide = workspace.held, workspace.several, workspace.whole.shape[0]
     for f in range(positions.shape[0]):
         fill_cohort_masses(positions[f], table, base, workspace)
-        highest = workspace.weight.max()
+        highest = 0.0
+        for z in range(positions.shape[2]):
+            highest = max(highest, workspace.weight[z])
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
             sums = out[r]

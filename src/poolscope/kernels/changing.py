@@ -32,7 +32,10 @@ def filtered(likelihood, prior, gamma, delta, weight, rate, returns, out, change
         for i in range(k):
             first[a, i] = weight[a] * prior[i]
             total += first[a, i]
-    out[0], changed[0], log_evidence[0] = prior, 0.0, 0.0
+    # element by element: assigning an array compiles the text of an error about shapes, three times this kernel
+    for i in range(k):
+        out[0, i] = prior[i]
+    changed[0], log_evidence[0] = 0.0, 0.0
     stay, leave = 1.0 - rate, rate / (k - 1)
     for t in range(n):
         all_pools, scale = 0.0, 1.0 / total

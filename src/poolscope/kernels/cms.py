@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from poolscope.kernels.compilation import inner
 from poolscope.kernels.grouping import MassRows, bucket_masses, set_positions, sum_set_bits
 from poolscope.kernels.random import bernoulli_words, binomial, pick, uniform
 
@@ -117,7 +118,7 @@ def sketch_workspace(m: int) -> SketchWorkspace:
     return SketchWorkspace(np.empty(m), np.empty((2, m)), *np.empty((2, m), dtype=np.int64))
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _hits(buckets, popularity, keep, alias, total, key, mass, out):
     """Sample the number of the row's reports with an object in each bucket; return the next free index."""
     m = out.shape[0]

@@ -108,14 +108,17 @@ njit_no_refcount = njit(nogil=True, cache=True, **_OPTIONS)
 #: The same, with division by zero giving infinity: a loop that divides vectorizes only without the check.
 unchecked = njit(nogil=True, cache=True, error_model="numpy", **_OPTIONS)
 
-_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_OPTIONS}
+_NO_ENTRY = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 #: For functions that only kernels call; a call from Python would crash (`tests/kernels/test_compilation.py`). The code
 #: that takes arguments from Python is left out: with tuples of many arrays, it was a fifth of their compile time.
-inner = njit(nogil=True, cache=True, **_INNER)
+inner = njit(nogil=True, cache=True, **_NO_ENTRY, **_OPTIONS)
 
 #: The same, with division by zero giving infinity.
-inner_unchecked = njit(nogil=True, cache=True, error_model="numpy", **_INNER)
+inner_unchecked = njit(nogil=True, cache=True, error_model="numpy", **_NO_ENTRY, **_OPTIONS)
+
+#: The same, for functions that allocate or return an array.
+inner_counted = njit(nogil=True, cache=True, **_NO_ENTRY)
 
 
 @intrinsic

@@ -4,7 +4,7 @@ A call of the C library takes one number; these loops have neither branches nor 
 that results are the same bits on every machine. The relative error is a few units in the last place.
 """
 
-from poolscope.kernels.compilation import fma, unchecked
+from poolscope.kernels.compilation import fma, inner_unchecked
 
 #: Bit pattern of sqrt(1/2), and 1.5 * 2^52 as bit pattern and number: added to an integer, it is in the lowest bits.
 _ROOT, _UNITS, _SHIFT = 0x3FE6A09E667F3BCD, 0x4338000000000000, 6755399441055744.0
@@ -18,7 +18,7 @@ _LOG_2_HIGH, _LOG_2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 MIN_EXPONENT = -700.0
 
 
-@unchecked
+@inner_unchecked
 def log_all(x, x_words, out, out_words, count):
     """Compute out = log(x) of the first `count` numbers, positive and normal; x is overwritten.
 
@@ -44,7 +44,7 @@ def log_all(x, x_words, out, out_words, count):
         out[i] = fma(out[i] - _SHIFT, _LOG_2, s * p)
 
 
-@unchecked
+@inner_unchecked
 def exp_all(x, workspace, words, count):
     """Compute x = exp(x) of the first `count` numbers, from `MIN_EXPONENT` to 700; workspace is scratch, also as
     integers.

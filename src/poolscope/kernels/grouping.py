@@ -17,6 +17,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from poolscope.kernels.compilation import inner, inner_counted
 from poolscope.kernels.random import trailing_zeros, uniform
 
 #: Objects whose counts stay in the first-level cache for all reports.
@@ -219,7 +220,7 @@ def group(function, starts, order):
     starts[0] = 0
 
 
-@njit(nogil=True, cache=True)
+@inner_counted
 def bucket_masses(buckets, runs, weights, table):
     """Sum the weights of the objects in bucket b to row b of the table; runs and weights as in `PoolWeightLayout`.
 
@@ -254,7 +255,7 @@ def bucket_masses(buckets, runs, weights, table):
                 table.words[buckets[z], last] += more
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _sum_pairs(buckets, objects, weights, view, views, pairs):
     """Sum the weights of these objects to one view, for every bucket.
 
@@ -269,7 +270,7 @@ def _sum_pairs(buckets, objects, weights, view, views, pairs):
             add_two(pairs, _TWO * buckets[z], weights[z, view], 1.0)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _add_pairs(table, column, views, word):
     """Add the sums of `_sum_pairs` to the table."""
     for b in range(table.masses.shape[0]):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from poolscope.kernels.compilation import inner_counted
+
 
 @njit(nogil=True, cache=True)
 def link_evidence(posterior, rows, link, out):
@@ -71,7 +73,7 @@ def first_confident_jointly(evidence, used, prior, thresholds, out):
                 reached += 1
 
 
-@njit(nogil=True, cache=True)
+@inner_counted
 def _by_logarithms(evidence, used, prior, score):
     """Return the largest score and the sum of scores, relative to the largest; the prior where all are zero."""
     top = -np.inf

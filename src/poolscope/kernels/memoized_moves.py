@@ -223,7 +223,7 @@ def _sample_free_slot(items, state, workspace, classes, row, whole, free):
     return last
 
 
-@njit_no_refcount
+@inner
 def section_weights(belief, iota, gamma, delta, weight):
     """Compute weight (k + 1,) of the sections from the preferred pool and nodes of interest and polarization."""
     interest, polarization = belief.interest, belief.polarization

@@ -305,7 +305,7 @@ def draw_behavior(problem, chain, t, workspace, one, two):
     _update_weights(problem, chain, t, workspace)
 
 
-@unchecked
+@inner_unchecked
 def draw_pool(problem, share, power, gamma, workspace, u):
     """Draw preferred pool and polarization, as one index, given the relevant interest.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from poolscope.kernels.compilation import fma, inner, inner_unchecked, njit_no_refcount, unchecked
+from poolscope.kernels.compilation import fma, inner, inner_counted, inner_unchecked
 
 # Reports per pass over the nodes, and rows of nodes per step of it.
 LANE, ROWS = 4, 4
@@ -70,7 +70,7 @@ def _curvature_bound(spread):
     return min(0.25 * spread * spread / (1.0 - spread), 1.0)
 
 
-@unchecked
+@inner_unchecked
 def scale_reports(likelihood, begin, steps, n, likelihood_offset, likelihood_scale, workspace):
     """Scale the likelihoods of one user's reports to a maximum of one; return the number of reports before an
     impossible one.
@@ -119,7 +119,7 @@ def scale_reports(likelihood, begin, steps, n, likelihood_offset, likelihood_sca
     return possible
 
 
-@njit(nogil=True, cache=True)
+@inner_counted
 def init_grid(rule_g, rule_u, pool_prior, workspace):
     """Return a grid before any report, its products being the node weights, and the smallest of these."""
     size_g, size_u, k = rule_g.shape[1], rule_u.shape[1], pool_prior.shape[0]
@@ -161,7 +161,7 @@ def _end(rule):
     return end
 
 
-@njit_no_refcount
+@inner
 def rescale(use_exponents, grid, pool_prior, workspace):
     """Scale each pool's largest product to 2^_TOP_EXPONENT; return the smallest product, and whether the range is wide.
 
@@ -201,7 +201,7 @@ def rescale(use_exponents, grid, pool_prior, workspace):
     return (0.5 if use_exponents else smallest), use_exponents
 
 
-@njit_no_refcount
+@inner
 def multiply_reports(begin, end, smallest, use_exponents, grid, pool_prior, workspace, out, log_mean):
     """Multiply reports into the products, LANE at a time; out (n + 1, k), unless empty, gets the posteriors.
 

@@ -27,6 +27,8 @@ from llvmlite import binding, ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from poolscope.kernels.compilation import inner
+
 __all__ = [
     "child",
     "child_keys",
@@ -319,7 +321,7 @@ _TAIL = np.array(
 )
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _stirling_tail(k):
     """Return log k! minus Stirling's formula."""
     if k <= 9:
@@ -328,7 +330,7 @@ def _stirling_tail(k):
     return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1.0)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _binomial_inversion(n, p, u):
     """Draw by inversion for n p < 10: sum up the probabilities until they exceed u."""
     ratio = p / (1.0 - p)
@@ -341,7 +343,7 @@ def _binomial_inversion(n, p, u):
     return x
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _reject(n, p, key, index):
     """Draw by transformed rejection with squeeze for n p >= 10 and p <= 1/2."""
     spread = math.sqrt(n * p * (1.0 - p))
@@ -391,7 +393,7 @@ def binomial(n, p, key, index):
     return binomial_half(n, p, key, index)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def binomial_half(n, p, key, index):
     """Return `binomial` for 0 < p <= 1/2."""
     if n * p < 10.0:

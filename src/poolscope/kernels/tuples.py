@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from poolscope.kernels.compilation import inner
+
 # A product below this is scaled up, long before it loses digits.
 _SMALL = 1e-100
 
@@ -51,7 +53,7 @@ def tuple_evidence(first, offsets, sizes, pools, weights, last, last_pools, last
                 out[t, i] /= top
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _integrate(first, offsets, index, last, last_pools, segment, column, product, scale, out):
     """Add the integral over the last attribute's nodes, for one state of the others, after every report."""
     n, shift = last.shape[0], 0.0
@@ -82,7 +84,7 @@ def _integrate(first, offsets, index, last, last_pools, segment, column, product
                 product[j] /= largest
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _advance(product, others, last):
     """Multiply products by the likelihoods of one report, and return their sum."""
     for j in range(product.shape[0]):
@@ -90,7 +92,7 @@ def _advance(product, others, last):
     return _sum(product)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _sum(product):
     """Return the sum of products, in the same order on any machine: four sums side by side."""
     a = b = c = d = 0.0
