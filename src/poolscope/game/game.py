@@ -342,6 +342,10 @@ def _attacked(
         threshold=game.threshold,
         none=game.allows_no_pool,
     )
+    if non_private:
+        # before the others: its kernels compile here while another process compiles that of the posteriors
+        objects = non_private_posteriors(game.universe, sent, game.reference.belief)
+        free = evaluator.evaluate(game.reference, objects, 0.0 if adversaries else left)
     builtin = [adversary for adversary in adversaries if adversary.attack is None]
     found: Iterator[BlockPosteriors] = iter(())
     if builtin:
@@ -355,8 +359,5 @@ def _attacked(
             who = drawn_users.keys, drawn_users.numbers
             posteriors = custom_block(adversary, game.device, sent, *who, game.observations)
         yield evaluator.evaluate(adversary, posteriors, left / len(adversaries))
-    if adversaries:
-        left = 0.0
     if non_private:
-        reference = game.reference
-        yield evaluator.evaluate(reference, non_private_posteriors(game.universe, sent, reference.belief), left)
+        yield free
