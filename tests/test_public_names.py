@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,12 @@ def test_the_script_uses_every_public_name():
     assert {name for name, _ in public()} - written == set()
 
 
+@pytest.mark.parametrize("name", ["advise", "audit", "compare"])
+def test_annotations_are_known_at_run_time(name):
+    """As libraries that read them need, although these modules import little."""
+    assert "return" in typing.get_type_hints(getattr(poolscope, name))
+
+
 def pyright(script):
     """What pyright says of a user's script, which finds this package and the libraries of this environment."""
     pytest.importorskip("pyright")
@@ -118,6 +125,7 @@ def test_pyright_accepts_every_public_name():
     assert "0 errors" in pyright(SCRIPT)
 
 
+@pytest.mark.slow
 def test_pyright_refuses_what_is_wrong(tmp_path):
     wrong = {
         "ps.audti": '"audti" is not a known attribute of module "poolscope"',

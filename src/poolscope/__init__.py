@@ -82,7 +82,9 @@ if TYPE_CHECKING:
     from poolscope.game.game import Game, play
     from poolscope.game.outcomes import outcomes_of
     from poolscope.game.users import Simulated, SimulatedTruth, simulate
-    from poolscope.html.workflows import advise, audit, compare
+    from poolscope.html.workflows.advise import advise
+    from poolscope.html.workflows.audit import audit
+    from poolscope.html.workflows.compare import compare
     from poolscope.inference import attacks
     from poolscope.inference.adversary import Adversary
     from poolscope.inference.attack import posterior
@@ -121,12 +123,12 @@ else:
     #: Where each public name is, imported where first used, so that ``poolscope --help`` is light.
     _MODULES = {
         # what the commands do
-        "advise": "html.workflows",
+        "advise": "html.workflows.advise",
         "attack": "workflows.attack.attack",
         "attack_collections": "workflows.attack.collections",
-        "audit": "html.workflows",
+        "audit": "html.workflows.audit",
         "check": "workflows.check.check",
-        "compare": "html.workflows",
+        "compare": "html.workflows.compare",
         "estimate": "workflows.estimate",
         "inspect": "workflows.attack.inspection",
         "fit": "workflows.fit",

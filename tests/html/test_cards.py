@@ -13,7 +13,7 @@ from poolscope.explore.streams import Stoppable
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import summary_text
 from poolscope.html.tables import TOO_FEW_USERS, cards
-from poolscope.html.workflows import audit
+from poolscope.html.workflows.audit import audit
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.compare import compare

@@ -6,10 +6,12 @@ import gc
 import os
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.main import get_command
 
 from poolscope.cli import data as data
 from poolscope.cli import fit_command as fit_command
@@ -72,7 +74,7 @@ def audit(
         from poolscope.cli.gates import Gates, values_of_audit
         from poolscope.cli.progress import running
         from poolscope.core.files import last_folder, new_folder
-        from poolscope.html.workflows import audit
+        from poolscope.html.workflows.audit import audit
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.audit.run_folder import Summary
 
@@ -228,7 +230,7 @@ def compare(
         from poolscope.cli.gates import Gates, values_of_comparison
         from poolscope.cli.progress import running
         from poolscope.core.files import new_folder
-        from poolscope.html.workflows import compare
+        from poolscope.html.workflows.compare import compare
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.compare import Comparison
 
@@ -332,7 +334,7 @@ def advise(
         from poolscope.cli.gates import Gates
         from poolscope.cli.progress import running
         from poolscope.core.files import new_folder
-        from poolscope.html.workflows import advise
+        from poolscope.html.workflows.advise import advise
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.advise.collection_records import CollectionsAdvice
         from poolscope.workflows.advise.question import parse_range
@@ -394,6 +396,12 @@ def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
     print_error(Warning(message))
 
 
+@cache
+def commands() -> Any:
+    """Return all commands with their parsers; made once, for a process that runs several."""
+    return get_command(app)
+
+
 def main() -> None:
     """Run a command; print errors of the package in one line and exit with a code."""
     from poolscope.cli.exit import exit_with, replace_unencodable
@@ -405,7 +413,7 @@ def main() -> None:
     if "--debug" not in sys.argv:
         enable()
     try:
-        app(standalone_mode=True)
+        commands()(standalone_mode=True)
     except BrokenPipeError:
         raise SystemExit(1) from None
     except PoolscopeError as error:

@@ -1,158 +1,22 @@
-"""Run audit, compare and advise, and write their HTML reports: the functions that the package exports.
-
-The workflows know no HTML. Renderers are imported only when they are needed, so that a simulation starts sooner.
-"""
+"""Advise on a scenario, and write the HTML report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError
 from poolscope.core.executors import EngineLike
 from poolscope.core.progress import SILENT, Progress
-from poolscope.scenario.attacks import AttackSpec
 from poolscope.scenario.interest import warn_of_interest
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows import compare as comparing
 from poolscope.workflows.advise import advise as advising
 from poolscope.workflows.advise.collection_records import CollectionsAdvice
 from poolscope.workflows.advise.collections import advise_collections, max_error_of_each
 from poolscope.workflows.advise.records import Advice
-from poolscope.workflows.audit import audit as auditing
-from poolscope.workflows.audit.run_folder import Run, Summary
-from poolscope.workflows.compare import DEFAULT_REPORTS, Comparison
-
-
-@checked
-def audit(
-    scenario: Scenario,
-    out: str | PathLike[str],
-    *,
-    users: int | None = None,
-    seed: int = 0,
-    observations: Sequence[int] | None = None,
-    threshold: float | None = None,
-    epsilon: float | None = None,
-    mechanism: Any = None,
-    attacks: Sequence[AttackSpec] = (),
-    engine: EngineLike | None = None,
-    resume: bool = False,
-    html: bool = True,
-    progress: Progress = SILENT,
-) -> Summary:
-    """Simulate the pool inference attack on a scenario, write a run's folder, and return its summary.
-
-    Parameters
-    ----------
-    users : number of users; by default the scenario's, or as many as take about ten seconds.
-    observations, threshold, epsilon, mechanism : replace those of the scenario; a new mechanism has the parameters
-        that `compare` gives it, or is one's own: an instance, a class, or "module:Class". To resume the run, pass the
-        same values.
-    attacks : further attacks, each a built-in name, a class or instance (`Attack`), or "module:Class". They have the
-        assumptions of the scenario's last adversary.
-    engine : where blocks of users run: `Local`, `Dask`, or anything with a ``map`` (an executor of
-        ``concurrent.futures``, a Dask client); by default the threads of this process.
-    html : whether to write the HTML report, ``report.html``.
-    progress : receives the current stage, the total number of users, and users as they finish.
-
-    Examples
-    --------
-    >>> summary = ps.audit(ps.load_scenario("apple-emojis"), "run", users=20, seed=1)
-    >>> summary.users, len(summary.results)
-    (20, 12)
-    >>> import os
-    >>> sorted(name for name in os.listdir("run") if name != "figures")
-    ['manifest.json', 'outcomes', 'report.html', 'summary.json']
-    """
-    warn_of_interest(scenario)
-    summary = auditing.audit(
-        scenario,
-        out,
-        users=users,
-        seed=seed,
-        observations=observations,
-        threshold=threshold,
-        epsilon=epsilon,
-        mechanism=mechanism,
-        attacks=attacks,
-        engine=engine,
-        resume=resume,
-        progress=progress,
-    )
-    if html:
-        from poolscope.html.audit import write_page
-
-        progress.stage("Writing the report")
-        write_page(Run.within(Path(out), summary))
-    return summary
-
-
-@checked
-def compare(
-    scenario: Scenario,
-    mechanisms: Sequence[str | Callable[..., Any]],
-    epsilons: Sequence[float],
-    *,
-    users: int | None = None,
-    seed: int = 0,
-    estimate_from: int = DEFAULT_REPORTS,
-    observations: Sequence[int] | None = None,
-    threshold: float | None = None,
-    attacks: Sequence[AttackSpec] = (),
-    engine: EngineLike | None = None,
-    out: str | PathLike[str] | None = None,
-    html: bool = True,
-    progress: Progress = SILENT,
-) -> Comparison:
-    """Compare every mechanism at every epsilon on the same users of a scenario.
-
-    Parameters
-    ----------
-    mechanisms : names, or custom classes (also as "module:Class") with the methods that `adapt` needs, called with
-        ``universe`` or ``size`` and ``epsilon``, as far as they take them. Other parameters have the mechanism's
-        defaults, or the values of the scenario's ``[mechanism]`` where there is no default. A mechanism without an
-        epsilon runs once.
-    users : number of users; by default the scenario's, at most 1,000.
-    seed : users, objects and random draws are the same for every configuration.
-    estimate_from : number of reports of the frequency estimate.
-    observations, threshold : replace those of the scenario; results are at the largest count.
-    attacks : further attacks, as of `audit`.
-    out : a new folder for ``comparison.json`` and, temporarily, for outcomes, which workers on other machines must be
-        able to read; by default outcomes are in the system's temporary folder.
-    html : whether to write the HTML report, ``comparison.html`` into ``out`` where there is one.
-    progress : receives the current stage, the number of users of all configurations, and users as they finish.
-
-    Examples
-    --------
-    >>> done = ps.compare(ps.load_scenario("apple-emojis"), ["grr", "oue"], [1.0], users=20, estimate_from=1000)
-    >>> [(choice.mechanism, choice.adversary) for choice in done.results]
-    [('grr', 'weak'), ('grr', 'strong'), ('oue', 'weak'), ('oue', 'strong')]
-    """
-    warn_of_interest(scenario)
-    comparison = comparing.compare(
-        scenario,
-        mechanisms,
-        epsilons,
-        users=users,
-        seed=seed,
-        estimate_from=estimate_from,
-        observations=observations,
-        threshold=threshold,
-        attacks=attacks,
-        engine=engine,
-        out=out,
-        progress=progress,
-    )
-    if html and out is not None:
-        from poolscope.html.compare import write_page
-
-        progress.stage("Writing the report")
-        write_page(comparison, Path(out))
-    return comparison
 
 
 @overload
