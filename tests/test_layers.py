@@ -42,7 +42,7 @@ AT_HOME = {
     "rich": ("cli",),
     "jinja2": ("html",),
     "markupsafe": ("html", "explore"),
-    "altair": ("figures",),
+    "altair": ("figures.notebook",),
     "vl_convert": ("figures", "html.render"),
     "starlette": ("explore",),
     "uvicorn": ("explore",),

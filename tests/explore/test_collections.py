@@ -3,6 +3,7 @@
 import json
 import tomllib
 
+import altair as alt
 import numpy as np
 import polars as pl
 import pytest
@@ -85,7 +86,10 @@ def answer():
 
 
 def test_figures_show_all_collections_beside_each_alone(answer):
-    assert set(view.pictures(answer)) == {"exposure", "auc_pn", "contributions"}
+    pictures = view.pictures(answer)
+    assert set(pictures) == {"exposure", "auc_pn", "contributions"}
+    for picture in pictures.values():
+        alt.FacetChart.validate(picture)
     assert set(answer.exposure["collection"]) == {"joint", "emojis", "domains"}
     assert set(answer.exposure["adversary"]) == {"weak", "strong"}
     assert answer.exposure["n"].max() == 20

@@ -7,6 +7,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 import pytest
+from cases.command_line import SMALL
 from cases.synthetic import POOLS, SEED, attack, game
 
 from poolscope import figures, metrics
@@ -19,6 +20,7 @@ from poolscope.figures import (
     calibration_plot,
     charts,
     exposure_curves,
+    notebook,
     popularity_plot,
     precision_null_rate,
     saving,
@@ -114,6 +116,37 @@ def test_a_figure_is_legal_vega_lite(every_figure, name):
 
 
 @pytest.mark.parametrize("name", KINDS)
+def test_a_chart_is_the_figure_of_a_report(every_figure, monkeypatch, name):
+    """The charts of Altair lose and add nothing, changed or not."""
+    chart = every_figure[name]()
+    monkeypatch.setattr(notebook, "chart_of", lambda picture: picture)
+    own = every_figure[name]()
+    assert isinstance(own, dict)
+    assert specification(chart) == specification(own)
+    titled = specification(chart.properties(title="Mine").resolve_scale(x="shared"))
+    assert titled.pop("title") == "Mine"
+    assert {**titled, "resolve": 0} == {**specification(own), "resolve": 0}
+
+
+def test_charts_are_changed_as_altair_changes_them(every_figure, tmp_path):
+    for name in ("exposure", "belief"):
+        chart = every_figure[name]()
+        for other in (
+            chart.properties(title="Mine"),
+            chart.transform_filter("true"),
+            chart.add_params(alt.param(name="mine", value=1)),
+            chart.interactive(),
+        ):
+            assert type(other) is type(chart)
+            other.to_dict(validate=True)
+            assert specification(other) != specification(chart)
+        figures.save(chart.properties(title="Mine"), tmp_path / f"{name}.svg")
+        assert ">Mine<" in (tmp_path / f"{name}.svg").read_text("utf-8")
+    with pytest.raises(InputError, match="must be a picture"):
+        figures.save(alt.Chart().mark_point(), tmp_path / "own.svg")
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_same_figure_same_specification(outcomes, every_figure, name):
     """Whether its table is computed again or not."""
     again = figures_of(outcomes, lambda function, rows: function(rows))
@@ -191,6 +224,16 @@ def test_the_axis_of_exposure_shows_where_caps_are_decided(every_figure):
     assert y["axis"]["tickCount"] > len(y["axis"]["values"])
 
 
+def test_numbers_have_axes_of_numbers_and_every_panel_its_own(every_figure):
+    spec = specification(every_figure["exposure"]())
+    lines = [one["encoding"] for one in spec["spec"]["layer"] if one["mark"]["type"] == "line"]
+    assert [(line["x"]["type"], line["y"]["type"], line["stroke"]["type"]) for line in lines] == [
+        ("quantitative", "quantitative", "nominal")
+    ]
+    # x axes are read below every panel, also where panels stand one below the other
+    assert spec["resolve"]["axis"] == {"x": "independent"}
+
+
 def test_adversary_with_too_few_users_keeps_its_panel():
     table = pl.concat([attack(200), attack(9, adversary="weak")])
     chart = calibration_plot(metrics.for_each_attack(table, metrics.calibration))
@@ -265,10 +308,33 @@ def test_files_need_vl_convert_and_say_so(every_figure, tmp_path, monkeypatch):
 
 
 def test_an_audit_and_its_page_load_nothing_that_is_slow_and_not_needed():
-    slow = "{'vl_convert', 'pandas', 'scipy.stats', 'scipy.optimize', 'scipy.interpolate'}"
+    slow = "{'altair', 'vl_convert', 'pandas', 'scipy.stats', 'scipy.optimize', 'scipy.interpolate'}"
     check = f"import sys, poolscope.cli.audit, poolscope.html.audit; sys.exit(str({slow} & set(sys.modules) or ''))"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
+
+
+ONCE = """
+import runpy, sys
+sys.argv = ["poolscope", "audit", *sys.argv[1:]]
+try:
+    runpy.run_module("poolscope", run_name="__main__")
+except SystemExit as end:
+    assert not end.code
+assert "altair" not in sys.modules
+import polars as pl, poolscope as ps
+ps.figures.trade_off_curves(ps.metrics.trade_off(1.0, 7).table().with_columns(n=7))
+assert "altair" in sys.modules
+"""
+
+
+def test_an_audit_draws_its_report_without_altair(tmp_path):
+    """Importing it takes longer than drawing; only who asks for a chart waits for it."""
+    (tmp_path / "small.toml").write_text(SMALL)
+    audit = (str(tmp_path / "small.toml"), "--users", "20", "--out", str(tmp_path / "run"))
+    done = subprocess.run([sys.executable, "-c", ONCE, *audit], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "precision" in (tmp_path / "run" / "report.html").read_text("utf-8")
 
 
 def test_the_trade_off_has_every_corner_and_few_of_a_long_curve():

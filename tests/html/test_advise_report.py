@@ -6,6 +6,7 @@ from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
+import altair as alt
 import pytest
 from cases.command_line import SMALL
 from cases.synthetic import SEED
@@ -13,7 +14,7 @@ from cases.synthetic import SEED
 from poolscope.cli.advise import print_advice
 from poolscope.core.errors import InputError
 from poolscope.figures.advise import CAP, CHOSEN, ERROR, exposure_curve, feasible_region
-from poolscope.figures.saving import save
+from poolscope.figures.saving import save, specification
 from poolscope.html import advise as page
 from poolscope.html.advise import answer, command_of, page_of, write_page
 from poolscope.metrics import CumulativeEpsilon, Estimate
@@ -89,16 +90,18 @@ def test_the_command_gives_the_same_advice(advice):
 
 def test_the_map_has_every_trial_and_the_choice(advice, tmp_path):
     chart = feasible_region(advice)
-    rows = chart.to_dict()["datasets"]["rows"]
+    rows = chart["datasets"]["rows"]
     trials = sum(len(finding.trials) for finding in advice.findings)
     assert len([row for row in rows if row["line"] == CAP]) == trials
     assert len([row for row in rows if row["line"] == ERROR]) == 2
     (chosen,) = (row for row in rows if row["line"] == CHOSEN)
     assert (chosen["mechanism"], chosen["cap"]) == (advice.recommendation.mechanism, advice.recommendation.cap)
+    alt.FacetChart.validate(specification(chart))
+    alt.LayerChart.validate(specification(exposure_curve(advice)))
     for name, picture in (("map", chart), ("curve", exposure_curve(advice))):
         save(picture, tmp_path / f"{name}.svg")
         assert "<svg" in (tmp_path / f"{name}.svg").read_text()[:200]
-    assert len(json.loads(json.dumps(exposure_curve(advice).to_dict()))["datasets"]["rows"]) == len(advice.curve) + 2
+    assert len(json.loads(json.dumps(exposure_curve(advice)))["datasets"]["rows"]) == len(advice.curve) + 2
 
 
 def plain_text(html):
@@ -170,7 +173,7 @@ def test_a_mechanism_that_the_error_refuses_has_a_row_and_no_picture(advice):
     )
     both = replace(advice, findings=(*advice.findings, replace(refused, trials=(), rmse_at_epsilon_max=None)))
     assert "she" in plain_text(page_of(both))
-    assert {row["mechanism"] for row in feasible_region(both).to_dict()["datasets"]["rows"]} == {"grr", "oue"}
+    assert {row["mechanism"] for row in feasible_region(both)["datasets"]["rows"]} == {"grr", "oue"}
 
 
 def test_without_an_error_nothing_bounds_epsilon_from_below(advice):

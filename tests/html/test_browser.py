@@ -157,11 +157,11 @@ def test_names_are_shown_and_not_run(opened, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("width", "more"), mostly(slow, [(1600, False), (700, True), (390, True)], (1600, False), (390, True))
+    ("width", "more"), mostly(slow, [(1200, False), (700, True), (390, True)], (1200, False), (390, True))
 )
 def test_a_table_that_is_cut_off_says_so(opened, path, width, more):
     """A shadow at the edge and a line below, until the reader has come to the end."""
-    page, _, _ = opened(path, width, color_scheme="dark")
+    page, _, _ = opened(path, width, **({"color_scheme": "dark"} if more else {}))
     box, hint = page.locator(".numbers .scroll").first, page.locator(".numbers .sideways").first
     assert box.evaluate("e => e.scrollWidth > e.clientWidth") == more
     assert hint.is_visible() == more

@@ -9,7 +9,6 @@ from typing import Any
 
 import polars as pl
 
-from poolscope import figures
 from poolscope.core.files import json_safe
 from poolscope.explore.answers import CURATOR_DEVICES, Answer
 from poolscope.explore.collections import CollectionAnswer, JointAnswer
@@ -17,9 +16,11 @@ from poolscope.explore.growing import AnyAnswer
 from poolscope.explore.joint_user import JointHistory
 from poolscope.explore.one_user import UserHistory
 from poolscope.explore.options import OptionTable
+from poolscope.figures.charts import behavior_maps, exposure_curves, precision_null_rate
 from poolscope.figures.collections import collection_auc, collection_curves, contribution_plot
 from poolscope.figures.saving import specification
 from poolscope.figures.style import Picture
+from poolscope.figures.users import belief_growth
 from poolscope.game.collections import WITHOUT
 from poolscope.html.collections import contributions_table, results_table
 from poolscope.html.options import OptionRow, option_table
@@ -163,9 +164,9 @@ def pictures(found: AnyAnswer) -> dict[str, Any]:
         return {name: specification(chart) for name, chart in _joint_pictures(found)}
     k = len(found.pools)
     charts = {
-        "exposure": figures.exposure_curves(found.exposure, n=found.n, unit=found.unit),
-        "precision": figures.precision_null_rate(found.curves, k),
-        "map": figures.behavior_maps(found.map, k),
+        "exposure": exposure_curves(found.exposure, n=found.n, unit=found.unit),
+        "precision": precision_null_rate(found.curves, k),
+        "map": behavior_maps(found.map, k),
     }
     return {name: specification(chart) for name, chart in charts.items()}
 
@@ -246,7 +247,7 @@ def story(found: UserHistory | JointHistory) -> dict[str, Any]:
     return {
         **json_safe(asdict(found)),
         "exposed_at": in_percent(found.threshold),
-        "picture": specification(figures.belief_growth(pl.DataFrame(rows), found.pools, threshold=found.threshold)),
+        "picture": specification(belief_growth(pl.DataFrame(rows), found.pools, threshold=found.threshold)),
     }
 
 
@@ -257,5 +258,5 @@ def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
         schema={"n": pl.Int64, "line": pl.String, "posterior": pl.Float64},
     )
     adversaries = table["line"].unique(maintain_order=True).to_list()
-    picture = specification(figures.belief_growth(table, adversaries, points=True))
+    picture = specification(belief_growth(table, adversaries, points=True))
     return {"rows": json_safe(rows), "picture": picture}

@@ -1,16 +1,11 @@
 """Draw the figures of a run: each function takes a tidy table and returns an Altair chart."""
 
-from poolscope.figures.charts import (
-    behavior_density,
-    behavior_maps,
-    calibration_plot,
-    exposure_curves,
-    precision_null_rate,
-    trade_off_curves,
-)
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec
+
+from poolscope.figures import charts, sweep, users
 from poolscope.figures.saving import save
-from poolscope.figures.sweep import sweep_plot
-from poolscope.figures.users import belief_growth, popularity_plot
 
 __all__ = [
     "behavior_density",
@@ -24,6 +19,32 @@ __all__ = [
     "sweep_plot",
     "trade_off_curves",
 ]
+
+_P = ParamSpec("_P")
+
+
+# what the package itself draws stays a specification: importing altair takes longer than drawing it
+def _as_chart(figure: Callable[_P, dict[str, Any]]) -> Callable[_P, Any]:
+    """Return the function with an Altair chart as its result."""
+
+    @wraps(figure)
+    def chart(*arguments: _P.args, **options: _P.kwargs) -> Any:
+        from poolscope.figures.notebook import chart_of
+
+        return chart_of(figure(*arguments, **options))
+
+    return chart
+
+
+behavior_density = _as_chart(charts.behavior_density)
+behavior_maps = _as_chart(charts.behavior_maps)
+belief_growth = _as_chart(users.belief_growth)
+calibration_plot = _as_chart(charts.calibration_plot)
+exposure_curves = _as_chart(charts.exposure_curves)
+popularity_plot = _as_chart(users.popularity_plot)
+precision_null_rate = _as_chart(charts.precision_null_rate)
+sweep_plot = _as_chart(sweep.sweep_plot)
+trade_off_curves = _as_chart(charts.trade_off_curves)
 
 
 def __dir__() -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import altair as alt
 import polars as pl
 
 from poolscope.figures import style
+from poolscope.figures.grammar import Layer, field, mark
 from poolscope.figures.saving import Figure
 from poolscope.figures.style import Picture, between, percent, tooltip
 from poolscope.workflows.advise.collection_records import CollectionsAdvice
@@ -65,7 +65,6 @@ def _collection_pictures(advice: CollectionsAdvice) -> Iterator[Figure]:
     )
 
 
-@style.quickly
 def cost_plot(advice: CollectionsAdvice) -> Picture:
     """Return the cost of each collection in exposure: a row for each, with its 95% CI."""
     rows = [
@@ -79,8 +78,8 @@ def cost_plot(advice: CollectionsAdvice) -> Picture:
     ]
     order, color = [one.collection for one in advice.collections], style.EXPOSURE_COLORS[1]
     title = "Users exposed because of the collection"
-    x = alt.X("cost:Q", axis=alt.Axis(title=title, tickCount=5, labelExpr=percent("datum.value", ".3~g")))
-    y = alt.Y("collection:N", sort=order, axis=alt.Axis(title=None))
+    x = field("cost:Q", axis={"title": title, "tickCount": 5, "labelExpr": percent("datum.value", ".3~g")})
+    y = field("collection:N", sort=order, axis={"title": None})
     hint = tooltip(
         {
             "Cost": percent("datum.cost"),
@@ -91,15 +90,12 @@ def cost_plot(advice: CollectionsAdvice) -> Picture:
         title="datum.collection",
     )
     layers = [
-        style.layer().mark_rule(strokeWidth=2, color=color).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y),
-        style.layer()
-        .mark_point(filled=True, size=80, color=color, opacity=1, tooltip=alt.ExprRef(hint))
-        .encode(x=x, y=y),
+        mark("rule", strokeWidth=2, color=color).encode(x=field("low:Q"), x2=field("high"), y=y),
+        mark("point", filled=True, size=80, color=color, opacity=1, tooltip={"expr": hint}).encode(x=x, y=y),
     ]
     return style.single(layers, pl.DataFrame(rows), height=48 * len(rows), legend=[])
 
 
-@style.quickly
 def feasible_region(advice: Advice) -> Picture:
     """Return epsilon against the largest cap: a panel for each mechanism, with the feasible region."""
     question, what = advice.question, events(advice.scenario).capitalize()
@@ -107,12 +103,12 @@ def feasible_region(advice: Advice) -> Picture:
     colors |= {} if question.max_error is None else {ERROR: style.EXPOSURE_COLORS[1]}
     look = style.line_legend(colors, dashed=[TARGET, ERROR])
     epsilons = [trial.epsilon for finding in advice.findings for trial in finding.trials]
-    x = alt.X(
+    x = field(
         "epsilon:Q",
-        scale=alt.Scale(type="log", domain=[min(epsilons) / 1.05, max(epsilons) * 1.05], nice=False),
-        axis=alt.Axis(title="ε per report", tickCount=4, format="~g"),
+        scale={"type": "log", "domain": [min(epsilons) / 1.05, max(epsilons) * 1.05], "nice": False},
+        axis={"title": "ε per report", "tickCount": 4, "format": "~g"},
     )
-    y = alt.Y("cap:Q", scale=alt.Scale(domain=[0, advice.horizon], nice=False), axis=alt.Axis(title=what, tickCount=5))
+    y = field("cap:Q", scale={"domain": [0, advice.horizon], "nice": False}, axis={"title": what, "tickCount": 5})
     hint = tooltip(
         {
             "Max cap": "format(datum.cap, ',')",
@@ -123,29 +119,24 @@ def feasible_region(advice: Advice) -> Picture:
         title="datum.mechanism + ' at ε = ' + format(datum.epsilon, '.3~g')",
     )
     layers = [
-        style.layer()
-        .mark_area(color=REGION, opacity=0.3, clip=True)
-        .encode(x=x, y=y)
-        .transform_filter("datum.feasible"),
-        style.layer("asked").mark_rule(strokeWidth=1.2).encode(y=alt.Y("cap:Q"), **look),
-        _only(CAP, style.layer().mark_rule(strokeWidth=1, opacity=0.6, clip=True)).encode(
-            x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"]
+        mark("area", color=REGION, opacity=0.3, clip=True).encode(x=x, y=y).where("datum.feasible"),
+        mark("rule", data="asked", strokeWidth=1.2).encode(y=field("cap:Q"), **look),
+        _only(CAP, mark("rule", strokeWidth=1, opacity=0.6, clip=True)).encode(
+            x=x, y=field("low:Q"), y2=field("high"), stroke=look["stroke"]
         ),
-        _only(CAP, style.layer().mark_line(strokeWidth=2, clip=True)).encode(x=x, y=y, **look),
-        _only(ERROR, style.layer().mark_rule(strokeWidth=1.2)).encode(x=x, **look),
-        _only(CHOSEN, style.layer().mark_point(shape="diamond", filled=True, size=110, color=style.INK)).encode(
-            x=x, y=y
-        ),
-        style.pointer(x, y, colors, hint).transform_filter(f"datum.line == '{CAP}'"),
+        _only(CAP, mark("line", strokeWidth=2, clip=True)).encode(x=x, y=y, **look),
+        _only(ERROR, mark("rule", strokeWidth=1.2)).encode(x=x, **look),
+        _only(CHOSEN, mark("point", shape="diamond", filled=True, size=110, color=style.INK)).encode(x=x, y=y),
+        style.pointer(x, y, colors, hint).where(f"datum.line == '{CAP}'"),
     ]
     tables = {"rows": _map_rows(advice), "asked": pl.DataFrame({"cap": [question.horizon], "line": [TARGET]})}
     order = [finding.name for finding in advice.findings if finding.trials]
     return style.panels(layers, tables, "mechanism", order, least=160, legend=list(colors))
 
 
-def _only(line: str, layer: Picture) -> Picture:
+def _only(line: str, layer: Layer) -> Layer:
     """Return a layer of the rows of one line; its name is not user input."""
-    return layer.transform_filter(f"datum.line == '{line}'")
+    return layer.where(f"datum.line == '{line}'")
 
 
 def _map_rows(advice: Advice) -> pl.DataFrame:
@@ -176,7 +167,6 @@ def _map_rows(advice: Advice) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-@style.quickly
 def exposure_curve(advice: Advice | CollectionsAdvice) -> Picture:
     """Return the share of held-out users exposed by each number of events, with the target."""
     question, line = advice.question, "exposed"
@@ -189,28 +179,26 @@ def exposure_curve(advice: Advice | CollectionsAdvice) -> Picture:
     colors = {line: style.EXPOSURE_COLORS[1], TARGET: style.MUTED}
     look = style.line_legend(colors, dashed=[TARGET])
     last, top = len(advice.curve) - 1, max(1.3 * question.max_exposed, *(1.05 * found.high for found in advice.curve))
-    x = alt.X(
+    x = field(
         "n:Q",
-        scale=alt.Scale(domain=[0, last], nice=False),
-        axis=alt.Axis(title=events(advice.scenario).capitalize(), tickMinStep=1),
+        scale={"domain": [0, last], "nice": False},
+        axis={"title": events(advice.scenario).capitalize(), "tickMinStep": 1},
     )
-    y = alt.Y(
+    y = field(
         "share:Q",
-        scale=alt.Scale(domain=[0, min(1.0, top)], nice=False),
-        axis=alt.Axis(title="Users exposed", tickCount=5, labelExpr=percent("datum.value", ".3~g")),
+        scale={"domain": [0, min(1.0, top)], "nice": False},
+        axis={"title": "Users exposed", "tickCount": 5, "labelExpr": percent("datum.value", ".3~g")},
     )
     hint = tooltip(
         {"Users exposed": percent("datum.share"), "95% CI": between()}, title="'n = ' + format(datum.n, ',')"
     )
     target = pl.DataFrame({"n": [0, last], "share": [question.max_exposed] * 2, "line": [TARGET] * 2})
     layers = [
-        _only(line, style.layer().mark_area(opacity=0.18, clip=True)).encode(
-            x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colors)
+        _only(line, mark("area", opacity=0.18, clip=True)).encode(
+            x=x, y=field("low:Q"), y2=field("high"), fill=style.fills(colors)
         ),
-        _only(TARGET, style.layer().mark_line(strokeWidth=1.2)).encode(x=x, y=y, **look),
-        _only(line, style.layer().mark_line(strokeWidth=2, interpolate="step-after", clip=True)).encode(
-            x=x, y=y, **look
-        ),
-        style.pointer(x, y, colors, hint).transform_filter(f"datum.line == '{line}'"),
+        _only(TARGET, mark("line", strokeWidth=1.2)).encode(x=x, y=y, **look),
+        _only(line, mark("line", strokeWidth=2, interpolate="step-after", clip=True)).encode(x=x, y=y, **look),
+        style.pointer(x, y, colors, hint).where(f"datum.line == '{line}'"),
     ]
     return style.single(layers, pl.concat([table, target], how="diagonal"), height=style.PANEL, legend=list(colors))

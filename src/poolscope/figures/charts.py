@@ -1,4 +1,4 @@
-"""Draw the figures of a run: each function takes a tidy table and returns an Altair chart.
+"""Draw the figures of a run: each function takes a tidy table and returns a Vega-Lite specification.
 
 A chart has a panel for each adversary or observation count; a report and ``save`` place as many in a row as fit. A
 tooltip shows the value of a point, its 95% CI and the number of users.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import altair as alt
 import numpy as np
 import polars as pl
 
 from poolscope.core.counting import MIN_USERS
 from poolscope.figures import style
+from poolscope.figures.grammar import Layer, Spec, field, mark
 from poolscope.figures.style import Picture, between, percent, tooltip
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.inference.thresholds import in_percent
@@ -25,7 +25,6 @@ NOTHING = "no information"
 """Name of the line of tests that ignore the reports."""
 
 
-@style.quickly
 def trade_off_curves(table: pl.DataFrame) -> Picture:
     """Return the false negative rate against the false positive rate of the best test, a line per n.
 
@@ -46,13 +45,13 @@ def trade_off_curves(table: pl.DataFrame) -> Picture:
     )
     blind = pl.DataFrame({"fpr": [0.0, 1.0], "fnr": [1.0, 0.0], "line": [NOTHING] * 2})
     look = style.line_legend(colors, dashed=[NOTHING])
-    x = alt.X("fpr:Q", scale=style.share_scale(), axis=style.percent_axis("False positive rate (FPR)"))
-    y = alt.Y("fnr:Q", scale=style.share_scale(), axis=style.percent_axis("False negative rate (FNR)"))
+    x = field("fpr:Q", scale=style.share_scale(), axis=style.percent_axis("False positive rate (FPR)"))
+    y = field("fnr:Q", scale=style.share_scale(), axis=style.percent_axis("False negative rate (FNR)"))
     hint = tooltip(
         {"FPR": percent("datum.fpr", ".3~g"), "FNR at least": percent("datum.fnr", ".3~g")}, title="datum.line"
     )
     layers = [
-        style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, order=alt.Order("fpr:Q"), **look),
+        mark("line", strokeWidth=2, clip=True).encode(x=x, y=y, order=field("fpr:Q"), **look),
         style.pointer(x, y, colors, hint),
     ]
     return style.single(layers, pl.concat([shown.select(blind.columns), blind]), height=300, legend=list(colors))
@@ -82,7 +81,6 @@ ZOOM = "Shift and scroll to zoom, drag to move, double-click to reset."
 """Instructions in the caption of a figure that zooms."""
 
 
-@style.quickly
 def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
     """Return precision against null rate: a panel per adversary, a line per n with its 95% CI.
 
@@ -106,8 +104,8 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
     chance = f"random guess, 1/{k}"
     colors = _shades(curves) | ({} if behind.is_empty() else {NON_PRIVATE: style.PALE}) | {chance: style.MUTED}
     look = style.line_legend(colors, dashed=[chance])
-    x = alt.X("null_rate:Q", scale=style.share_scale(), axis=style.percent_axis("Users without a guess (null rate)"))
-    y = alt.Y("precision:Q", scale=style.share_scale(), axis=style.percent_axis("Correct guesses (precision)"))
+    x = field("null_rate:Q", scale=style.share_scale(), axis=style.percent_axis("Users without a guess (null rate)"))
+    y = field("precision:Q", scale=style.share_scale(), axis=style.percent_axis("Correct guesses (precision)"))
     hint = tooltip(
         {
             "Correct": percent("datum.precision"),
@@ -119,20 +117,19 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
         title="datum.line",
     )
     tables = {"rows": _with_tooltips(shown), "chance": pl.DataFrame({"precision": [1 / k], "line": [chance]})}
-    layers = [style.layer("chance").mark_rule(strokeWidth=1.2).encode(y=alt.Y("precision:Q"), **look)]
+    layers = [mark("rule", data="chance", strokeWidth=1.2).encode(y=field("precision:Q"), **look)]
     if not behind.is_empty():
         tables["behind"] = behind.select("n", "null_rate", "precision").with_columns(line=pl.lit(NON_PRIVATE))
         layers.append(
-            style.layer("behind")
-            .mark_line(strokeWidth=1.2)
-            .encode(x=x, y=y, detail=alt.Detail("n:N"), order=alt.Order("null_rate:Q"), **look)
+            mark("line", data="behind", strokeWidth=1.2).encode(
+                x=x, y=y, detail=field("n:N"), order=field("null_rate:Q"), **look
+            )
         )
-    layers += _line_with_band(x, y, colors, look, order=alt.Order("null_rate:Q"))
-    layers.append(style.pointer(x, y, colors, hint).transform_filter("datum.tooltip"))
+    layers += _line_with_band(x, y, colors, look, order=field("null_rate:Q"))
+    layers.append(style.pointer(x, y, colors, hint).where("datum.tooltip"))
     return style.panels(layers, tables, "adversary", _in_order(shown["adversary"]), legend=list(colors))
 
 
-@style.quickly
 def calibration_plot(table: pl.DataFrame) -> Picture:
     """Return precision against confidence: a panel per adversary, a line per n with 95% CIs.
 
@@ -154,8 +151,8 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
     missing = [name for name in adversaries if name not in set(shown["adversary"])]
     shown = pl.concat([shown, pl.DataFrame({"adversary": missing}, schema={"adversary": pl.String})], how="diagonal")
     look = style.line_legend(colors, dashed=[perfect])
-    x = alt.X("confidence:Q", scale=style.share_scale(), axis=style.percent_axis("Confidence of the adversary"))
-    y = alt.Y("success:Q", scale=style.share_scale(), axis=style.percent_axis("Correct guesses"))
+    x = field("confidence:Q", scale=style.share_scale(), axis=style.percent_axis("Confidence of the adversary"))
+    y = field("success:Q", scale=style.share_scale(), axis=style.percent_axis("Correct guesses"))
     hint = tooltip(
         {
             "Correct": percent("datum.success"),
@@ -168,23 +165,18 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
     diagonal = pl.DataFrame({"confidence": [0.0, 1.0], "success": [0.0, 1.0], "line": [perfect] * 2})
     there = "isValid(datum.success)"
     layers = [
-        style.layer("diagonal").mark_line(strokeWidth=1.2).encode(x=x, y=y, **look),
-        style.layer()
-        .mark_rule(strokeWidth=1, opacity=0.55)
-        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"])
-        .transform_filter(there),
-        style.layer().mark_line(strokeWidth=1.5).encode(x=x, y=y, **look).transform_filter(there),
-        style.layer()
-        .mark_point(filled=True, size=16)
-        .encode(x=x, y=y, fill=style.fills(colors))
-        .transform_filter(there),
-        style.pointer(x, y, colors, hint).transform_filter(there),
+        mark("line", data="diagonal", strokeWidth=1.2).encode(x=x, y=y, **look),
+        mark("rule", strokeWidth=1, opacity=0.55)
+        .encode(x=x, y=field("low:Q"), y2=field("high"), stroke=look["stroke"])
+        .where(there),
+        mark("line", strokeWidth=1.5).encode(x=x, y=y, **look).where(there),
+        mark("point", filled=True, size=16).encode(x=x, y=y, fill=style.fills(colors)).where(there),
+        style.pointer(x, y, colors, hint).where(there),
     ]
     tables = {"rows": shown, "diagonal": diagonal}
     return style.panels(layers, tables, "adversary", adversaries, legend=list(colors))
 
 
-@style.quickly
 def behavior_maps(table: pl.DataFrame, k: int) -> Picture:
     """Return precision by relevant interest and polarization: a panel per n, one scale for all.
 
@@ -212,28 +204,23 @@ def behavior_maps(table: pl.DataFrame, k: int) -> Picture:
         },
         title="datum.line",
     )
-    gamma, delta = style.share_scale(), alt.Scale(domain=[1 / k, 1], nice=False)
+    gamma, delta = style.share_scale(), {"domain": [1 / k, 1], "nice": False}
     title = f"Correct guesses (random: {100 / k:.0f}%)"
-    cells = (
-        style.layer()
-        .mark_rect(tooltip=alt.ExprRef(hint))
-        .encode(
-            x=alt.X("gamma_low:Q", scale=gamma, axis=style.percent_axis(GAMMA, values=(0, 0.5, 1), grid=False)),
-            x2=alt.X2("gamma_high:Q"),
-            y=alt.Y("delta_low:Q", scale=delta, axis=style.percent_axis(DELTA, values=QUARTERS, grid=False)),
-            y2=alt.Y2("delta_high:Q"),
-            color=alt.Color(
-                "precision:Q",
-                scale=alt.Scale(domain=[0, 1], range=list(style.PRECISION_COLORS)),
-                legend=style.gradient(title, values=[0, 0.5, 1], labelExpr=percent("datum.value", ".0f")),
-            ),
-        )
+    cells = mark("rect", tooltip={"expr": hint}).encode(
+        x=field("gamma_low:Q", scale=gamma, axis=style.percent_axis(GAMMA, values=(0, 0.5, 1), grid=False)),
+        x2=field("gamma_high"),
+        y=field("delta_low:Q", scale=delta, axis=style.percent_axis(DELTA, values=QUARTERS, grid=False)),
+        y2=field("delta_high"),
+        color=field(
+            "precision:Q",
+            scale={"domain": [0, 1], "range": list(style.PRECISION_COLORS)},
+            legend=style.gradient(title, values=[0, 0.5, 1], labelExpr=percent("datum.value", ".0f")),
+        ),
     )
     titles = [f"n = {n:,}" for n in counts]
     return style.panels([cells], {"rows": shown}, "line", titles, height=150, least=170, behind=style.FAINT)
 
 
-@style.quickly
 def exposure_curves(table: pl.DataFrame, *, n: int | None = None, unit: str = "report") -> Picture:
     """Return the share of users exposed against reports: a panel per adversary, a line per threshold.
 
@@ -260,12 +247,12 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None, unit: str = "r
     kept = np.unique(np.linspace(0, horizon, MAX_POINTS).round().astype(np.int64))
     shown = table.filter(pl.col("n").is_in(kept)).with_columns(line=pl.col("threshold").replace_strict(names))
     look = style.line_legend(colors)
-    x = alt.X(
+    x = field(
         "n:Q",
-        scale=alt.Scale(domain=[0, horizon], nice=False),
-        axis=alt.Axis(title=f"{unit.capitalize()}s (n)", tickMinStep=1),
+        scale={"domain": [0, horizon], "nice": False},
+        axis={"title": f"{unit.capitalize()}s (n)", "tickMinStep": 1},
     )
-    y = alt.Y(
+    y = field(
         "share:Q",
         scale=style.share_scale(type="sqrt"),
         axis=style.percent_axis("Users exposed", values=EXPOSED_AT, labelOverlap=False),
@@ -280,17 +267,16 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None, unit: str = "r
         title="datum.line",
     )
     layers = _line_with_band(x, y, colors, look)
-    layers[-1] = layers[-1].add_params(style.zoom())
-    layers.append(style.pointer(x, y, colors, hint).transform_filter("datum.tooltip"))
+    layers[-1] = layers[-1].define(style.zoom())
+    layers.append(style.pointer(x, y, colors, hint).where("datum.tooltip"))
     tables = {"rows": _with_tooltips(shown.select("adversary", "line", "n", "share", "low", "high", "users"))}
     if n is not None:
         tables["mark"] = pl.DataFrame({"n": [n]})
-        mark = style.layer("mark").mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
-        layers.insert(0, mark.encode(x=x))
+        marked = mark("rule", data="mark", stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
+        layers.insert(0, marked.encode(x=x))
     return style.panels(layers, tables, "adversary", _in_order(table["adversary"]), legend=list(colors))
 
 
-@style.quickly
 def behavior_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
     """Return the joint distribution of the users' relevant interest and polarization.
 
@@ -328,20 +314,16 @@ def behavior_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
     )
     # logarithmic: recorded users concentrate in a corner
     domain = [1, max(int(users.max()), 2)]
-    squares = (
-        style.layer()
-        .mark_rect(tooltip=alt.ExprRef(hint))
-        .encode(
-            x=alt.X("gamma_low:Q", scale=style.share_scale(), axis=style.percent_axis(GAMMA, grid=False)),
-            x2=alt.X2("gamma_high:Q"),
-            y=alt.Y("delta_low:Q", scale=style.share_scale(), axis=style.percent_axis(DELTA, grid=False)),
-            y2=alt.Y2("delta_high:Q"),
-            color=alt.Color(
-                "users:Q",
-                scale=alt.Scale(type="log", domain=domain, range=list(style.PRECISION_COLORS)),
-                legend=style.gradient("Users per cell"),
-            ),
-        )
+    squares = mark("rect", tooltip={"expr": hint}).encode(
+        x=field("gamma_low:Q", scale=style.share_scale(), axis=style.percent_axis(GAMMA, grid=False)),
+        x2=field("gamma_high"),
+        y=field("delta_low:Q", scale=style.share_scale(), axis=style.percent_axis(DELTA, grid=False)),
+        y2=field("delta_high"),
+        color=field(
+            "users:Q",
+            scale={"type": "log", "domain": domain, "range": list(style.PRECISION_COLORS)},
+            legend=style.gradient("Users per cell"),
+        ),
     )
     return style.single([squares], table, height=300)
 
@@ -382,11 +364,9 @@ def _with_tooltips(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(tooltip=grows | (place == last))
 
 
-def _line_with_band(x: alt.X, y: alt.Y, colors: dict[str, str], look: dict[str, Any], **more: Any) -> list[Picture]:
+def _line_with_band(x: Spec, y: Spec, colors: dict[str, str], look: dict[str, Any], **more: Spec) -> list[Layer]:
     """Return the lines of a panel and the shaded CIs behind them."""
-    band = (
-        style.layer()
-        .mark_area(opacity=0.16, clip=True)
-        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colors))
+    band = mark("area", opacity=0.16, clip=True).encode(
+        x=x, y=field("low:Q"), y2=field("high"), fill=style.fills(colors)
     )
-    return [band, style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, **look, **more)]
+    return [band, mark("line", strokeWidth=2, clip=True).encode(x=x, y=y, **look, **more)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import altair as alt
 import numpy as np
 import polars as pl
 
 from poolscope.figures import style
 from poolscope.figures.charts import EXPOSED_AT, MAX_POINTS, ZOOM
+from poolscope.figures.grammar import field, mark
 from poolscope.figures.saving import Figure
 from poolscope.figures.style import Picture, between, percent, tooltip
 from poolscope.game.collections import JOINT
@@ -49,7 +49,6 @@ def _colors(names: list[str]) -> dict[str, str]:
     return {JOINT: style.EXPOSURE_COLORS[-1]} | dict(zip(alone, style.colors_of_pools(len(alone)), strict=True))
 
 
-@style.quickly
 def collection_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
     """Return the share of users exposed against days: a panel per adversary, a line per collection and for all.
 
@@ -65,8 +64,8 @@ def collection_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
     kept = np.unique(np.linspace(0, horizon, MAX_POINTS).round().astype(np.int64))
     shown = table.filter(pl.col("n").is_in(kept)).rename({"collection": "line"})
     look = style.line_legend(colors)
-    x = alt.X("n:Q", scale=alt.Scale(domain=[0, horizon], nice=False), axis=alt.Axis(title="Days (n)", tickMinStep=1))
-    y = alt.Y(
+    x = field("n:Q", scale={"domain": [0, horizon], "nice": False}, axis={"title": "Days (n)", "tickMinStep": 1})
+    y = field(
         "share:Q",
         scale=style.share_scale(type="sqrt"),
         axis=style.percent_axis("Users exposed", values=EXPOSED_AT, labelOverlap=False),
@@ -75,23 +74,20 @@ def collection_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
         {"Users exposed": percent("datum.share"), "95% CI": between(), "Days": "format(datum.n, ',')"},
         title="datum.line",
     )
-    band = (
-        style.layer()
-        .mark_area(opacity=0.16, clip=True)
-        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colors))
+    band = mark("area", opacity=0.16, clip=True).encode(
+        x=x, y=field("low:Q"), y2=field("high"), fill=style.fills(colors)
     )
-    line = style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, **look).add_params(style.zoom())
+    line = mark("line", strokeWidth=2, clip=True).encode(x=x, y=y, **look).define(style.zoom())
     tables = {"rows": shown.select("adversary", "line", "n", "share", "low", "high", "users")}
     order = table["adversary"].unique(maintain_order=True).to_list()
     layers = [band, line, style.pointer(x, y, colors, hint)]
     if n is not None:
         tables["mark"] = pl.DataFrame({"n": [n]})
-        mark = style.layer("mark").mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
-        layers.insert(0, mark.encode(x=x))
+        marked = mark("rule", data="mark", stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
+        layers.insert(0, marked.encode(x=x))
     return style.panels(layers, tables, "adversary", order, legend=list(colors))
 
 
-@style.quickly
 def collection_auc(table: pl.DataFrame) -> Picture:
     """Return AUC-PN against days: a panel per adversary, a line per collection and for all, with 95% CIs.
 
@@ -103,7 +99,6 @@ def collection_auc(table: pl.DataFrame) -> Picture:
     return _by_day(table, "auc_pn", "AUC-PN")
 
 
-@style.quickly
 def contribution_plot(table: pl.DataFrame) -> Picture:
     """Return what each collection adds in log-odds against days: a panel per adversary, with 95% CIs.
 
@@ -115,7 +110,7 @@ def contribution_plot(table: pl.DataFrame) -> Picture:
     return _by_day(table, "log_odds", "Log-odds added")
 
 
-def _by_day(table: pl.DataFrame, field: str, title: str) -> Picture:
+def _by_day(table: pl.DataFrame, estimate: str, title: str) -> Picture:
     """Return an estimate against days: a panel per adversary, a line with bars per collection."""
     names = table["collection"].unique(maintain_order=True).to_list()
     colors = {name: color for name, color in _colors(names).items() if name in names}
@@ -123,11 +118,11 @@ def _by_day(table: pl.DataFrame, field: str, title: str) -> Picture:
         "adversary",
         "n",
         pl.col("collection").alias("line"),
-        *(pl.col(f"{field}{end}").alias(name) for end, name in (("", "value"), ("_low", "low"), ("_high", "high"))),
+        *(pl.col(f"{estimate}{end}").alias(name) for end, name in (("", "value"), ("_low", "low"), ("_high", "high"))),
     )
     look = style.line_legend(colors)
-    x = alt.X("n:Q", scale=alt.Scale(nice=False, zero=True), axis=alt.Axis(title="Days (n)", tickMinStep=1))
-    y = alt.Y("value:Q", axis=alt.Axis(title=title, tickCount=5))
+    x = field("n:Q", scale={"nice": False, "zero": True}, axis={"title": "Days (n)", "tickMinStep": 1})
+    y = field("value:Q", axis={"title": title, "tickCount": 5})
     hint = tooltip(
         {
             title: "format(datum.value, '.3f')",
@@ -136,8 +131,8 @@ def _by_day(table: pl.DataFrame, field: str, title: str) -> Picture:
         },
         title="datum.line",
     )
-    bars = style.layer().mark_rule(strokeWidth=1.5).encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), **look)
-    line = style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, **look)
+    bars = mark("rule", strokeWidth=1.5).encode(x=x, y=field("low:Q"), y2=field("high"), **look)
+    line = mark("line", strokeWidth=2, clip=True).encode(x=x, y=y, **look)
     order = table["adversary"].unique(maintain_order=True).to_list()
     layers = [bars, line, style.pointer(x, y, colors, hint)]
     return style.panels(layers, {"rows": shown}, "adversary", order, legend=list(colors))

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle, islice, pairwise
 from typing import Literal
 
-import altair as alt
 import numpy as np
 import polars as pl
 
@@ -14,6 +13,7 @@ from poolscope.core.arrays import Floats
 from poolscope.core.counting import counted
 from poolscope.core.errors import one_line
 from poolscope.figures import style
+from poolscope.figures.grammar import Layer, Spec, field, mark
 from poolscope.figures.style import Picture, tooltip
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.inference.thresholds import in_percent
@@ -43,7 +43,6 @@ MARGIN = 0.12
 """Fraction of the error axis on either side of the points, for labels."""
 
 
-@style.quickly
 def pareto_front(results: Sequence[Configuration], non_private: Record | None, reports: int) -> Picture:
     """Return AUC-PN against RMSE: a panel for each adversary, a line for each mechanism.
 
@@ -61,21 +60,21 @@ def pareto_front(results: Sequence[Configuration], non_private: Record | None, r
     compared = {chance: results[0].baseline} | ({} if non_private is None else {NON_PRIVATE: non_private.auc_pn.value})
     every = colors | {chance: style.MUTED} | ({} if non_private is None else {NON_PRIVATE: style.PALE})
     look = style.line_legend(every, dashed=[chance])
-    x = alt.X(
+    x = field(
         "rmse:Q",
-        scale=alt.Scale(type="log", domain=_domain(shown), nice=False),
-        axis=alt.Axis(
-            title=f"RMSE of a frequency from {counted(reports, 'report')}",
-            format="~g",
-            tickCount=5,
+        scale={"type": "log", "domain": _domain(shown), "nice": False},
+        axis={
+            "title": f"RMSE of a frequency from {counted(reports, 'report')}",
+            "format": "~g",
+            "tickCount": 5,
             # grid lines at labeled ticks only
-            gridOpacity={"condition": {"test": "datum.label", "value": 1}, "value": 0},
-        ),
+            "gridOpacity": {"condition": {"test": "datum.label", "value": 1}, "value": 0},
+        },
     )
-    y = alt.Y("auc_pn:Q", scale=style.share_scale(), axis=alt.Axis(title="AUC-PN", tickCount=5))
-    shape = alt.Shape(
+    y = field("auc_pn:Q", scale=style.share_scale(), axis={"title": "AUC-PN", "tickCount": 5})
+    shape = field(
         "line:N",
-        scale=alt.Scale(domain=mechanisms, range=list(islice(cycle(SHAPES), len(mechanisms)))),
+        scale={"domain": mechanisms, "range": list(islice(cycle(SHAPES), len(mechanisms)))},
         legend=None,
     )
     hint = tooltip(
@@ -90,15 +89,12 @@ def pareto_front(results: Sequence[Configuration], non_private: Record | None, r
         title="datum.line + ' at ε = ' + datum.epsilon",
     )
     layers = [
-        style.layer("levels").mark_rule(strokeWidth=1.4).encode(y=alt.Y("auc_pn:Q"), **look),
-        style.layer()
-        .mark_rule(strokeWidth=1, clip=True)
-        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"]),
-        style.layer().mark_line(strokeWidth=1.6, clip=True).encode(x=x, y=y, order=alt.Order("order:Q"), **look),
-        style.layer()
-        .mark_point(filled=True, size=60, opacity=1, tooltip=alt.ExprRef(hint), clip=True)
+        mark("rule", data="levels", strokeWidth=1.4).encode(y=field("auc_pn:Q"), **look),
+        mark("rule", strokeWidth=1, clip=True).encode(x=x, y=field("low:Q"), y2=field("high"), stroke=look["stroke"]),
+        mark("line", strokeWidth=1.6, clip=True).encode(x=x, y=y, order=field("order:Q"), **look),
+        mark("point", filled=True, size=60, opacity=1, tooltip={"expr": hint}, clip=True)
         .encode(x=x, y=y, fill=style.fills(every), shape=shape)
-        .add_params(style.zoom()),
+        .define(style.zoom()),
         *(label for place in range(len(PLACES)) for label in _labels(place, x, y, every)),
     ]
     tables = {
@@ -139,16 +135,23 @@ def _domain(shown: Sequence[Configuration]) -> list[float]:
     return [least / margin, most * margin]
 
 
-def _labels(place: int, x: alt.X, y: alt.Y, colors: dict[str, str]) -> Iterator[Picture]:
+def _labels(place: int, x: Spec, y: Spec, colors: dict[str, str]) -> Iterator[Layer]:
     """Yield the labels at one position, each with a background that covers lines."""
     right, up = PLACES[place]
     align: Literal["right", "center", "left"] = ("right", "center", "left")[right + 1]
-    for own, paint in ((style.PAPER, {}), (alt.Undefined, {"fill": style.fills(colors)})):
-        text = style.layer().mark_text(
-            dx=AWAY[0] * right, dy=-AWAY[1] * up, align=align, clip=True, stroke=own, strokeWidth=3, strokeJoin="round"
+    for own, paint in (({"stroke": style.PAPER}, {}), ({}, {"fill": style.fills(colors)})):
+        text = mark(
+            "text",
+            dx=AWAY[0] * right,
+            dy=-AWAY[1] * up,
+            align=align,
+            clip=True,
+            strokeWidth=3,
+            strokeJoin="round",
+            **own,
         )
-        text = text.encode(x=x, y=y, text=alt.Text("epsilon:N"), **paint)
-        yield text.transform_filter(f"datum.place == {place}")
+        text = text.encode(x=x, y=y, text=field("epsilon:N"), **paint)
+        yield text.where(f"datum.place == {place}")
 
 
 def _places(records: Sequence[Configuration], levels: Sequence[float] = ()) -> list[int]:

@@ -1,4 +1,4 @@
-"""Turn a chart into its Vega-Lite specification, and into a file for a paper: SVG, PNG or PDF, by vl-convert."""
+"""Complete the specification of a chart, and turn it into a file for a paper: SVG, PNG or PDF, by vl-convert."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from altair import Undefined
-
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.files import located_os_errors
 from poolscope.core.tables import check_output
 from poolscope.core.tables.atomic import write_bytes
-from poolscope.figures.style import Picture, config, quickly
+from poolscope.figures.style import Picture, config
 
 MISSING = "pip install 'poolscope[figures]'"
 """Command that installs vl-convert."""
@@ -40,7 +38,7 @@ DENSITY = 300
 FORMATS = ("svg", "png", "pdf")
 
 
-def save(chart: Picture, path: str | PathLike[str], *, width: str = "page", overwrite: bool = False) -> None:
+def save(chart: Any, path: str | PathLike[str], *, width: str = "page", overwrite: bool = False) -> None:
     """Write a figure as SVG, PNG or PDF, by the file's suffix, as wide as a paper's ``column`` or ``page``.
 
     An existing file is replaced only with `overwrite`.
@@ -52,12 +50,11 @@ def save(chart: Picture, path: str | PathLike[str], *, width: str = "page", over
     >>> open("density.png", "rb").read(4)
     b'\\x89PNG'
     """
-    if not hasattr(chart, "to_dict"):
-        raise InputError("must be a picture, as the functions of poolscope.figures make", value=chart)
+    picture = _picture(chart)
     target = Path(path)
     check(target.suffix.removeprefix(".").lower(), width)
     check_output(target, overwrite=overwrite, endings=[f".{form}" for form in FORMATS], option="path")
-    data = _converted(chart, target.suffix.removeprefix(".").lower(), width)
+    data = _converted(picture, target.suffix.removeprefix(".").lower(), width)
     with located_os_errors(target):
         write_bytes(target, data)
 
@@ -75,7 +72,19 @@ def check(form: str, width: str) -> Any:
     return vl_convert
 
 
-def notebook_image(chart: Picture) -> str | None:
+def _picture(chart: Any) -> Picture:
+    """Return a new figure from one, or from what a user made of its Altair chart."""
+    picture = chart
+    if not isinstance(chart, dict) and hasattr(chart, "to_dict"):
+        from poolscope.figures.notebook import picture_of
+
+        picture = picture_of(chart)
+    if not isinstance(picture, dict) or "panels" not in picture.get("usermeta", ()):
+        raise InputError("must be a picture, as the functions of poolscope.figures make", value=chart)
+    return dict(picture)
+
+
+def notebook_image(chart: Any) -> str | None:
     """Return a chart as SVG that fits the column of a notebook; None where vl-convert is not installed."""
     try:
         data = _converted(chart, "svg", "page").decode()
@@ -140,14 +149,10 @@ class Figure:
     chart: Picture
 
 
-@quickly
-def specification(chart: Picture, *, text: float = SCREEN_TEXT) -> dict[str, Any]:
-    """Return a chart as Vega-Lite with a font size in pixels; not validated, as the package made it."""
-    bare = chart.copy(deep=False)
-    # apart: altair would look into every row
-    bare.datasets = Undefined
-    spec: dict[str, Any] = bare.to_dict(validate=False)
-    spec["datasets"] = chart.datasets
+def specification(chart: Any, *, text: float = SCREEN_TEXT) -> dict[str, Any]:
+    """Return a chart, or one of Altair, with a font size in pixels; its sizes can be set, as `fit` does."""
+    spec = _picture(chart)
+    spec |= {"spec": dict(spec["spec"])} if "spec" in spec else {}
     spec["config"] = config(text)
     layout = spec["usermeta"]
     spec["usermeta"] = {name: size if name == "panels" else size * text / SCREEN_TEXT for name, size in layout.items()}

@@ -1,4 +1,4 @@
-"""Define the style of all figures: colors, axes, panels and tooltips, in Vega-Lite through Altair.
+"""Define the style of all figures: colors, axes, panels and tooltips, in Vega-Lite.
 
 Text and lines are dark on nothing: the page shows through. Quantities with an order (the observation count n, the
 thresholds of exposure, precision) run from light to dark, so lightness alone tells them apart, in any color blindness
@@ -15,15 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle, islice
 from typing import Any
 
-import altair as alt
 import polars as pl
-from altair.utils.schemapi import debug_mode
 
 from poolscope.core.errors import one_line
+from poolscope.figures.grammar import Layer, Spec, faceted, field, layered, mark
 
-# Any: what altair gives back is not worth a type of its own.
-Picture = Any
-"""A finished chart: an ``alt.FacetChart`` with panels, or a single ``alt.LayerChart``."""
+Picture = Spec
+"""A finished chart with its data: of panels, or a single one."""
 
 PANEL = 220
 """Height of a panel with curves, in pixels."""
@@ -98,11 +96,6 @@ def config(size: float) -> dict[str, Any]:
     }
 
 
-def layer(data: str | None = None) -> alt.Chart:
-    """Return an empty layer on the chart's rows, or on another of its tables."""
-    return alt.Chart() if data is None else alt.Chart(alt.NamedData(name=data))
-
-
 def rows(table: pl.DataFrame) -> list[dict[str, Any]]:
     """Return a table as chart data, rounded to five digits."""
     return [{name: _short(value) for name, value in row.items()} for row in table.to_dicts()]
@@ -112,10 +105,6 @@ def _short(value: Any) -> Any:
     if not isinstance(value, float):
         return one_line(value) if isinstance(value, str) else value
     return float(f"{value:.5g}") if math.isfinite(value) else None
-
-
-quickly = debug_mode(False)
-"""Decorator that skips Altair's schema validation, which takes longer than the drawing itself."""
 
 
 def percent(value: str, digits: str = ".1f") -> str:
@@ -136,75 +125,78 @@ def tooltip(lines: Mapping[str, str], title: str | None = None) -> str:
     )
 
 
-def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8, 1), **axis: Any) -> alt.Axis:
+def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8, 1), **axis: Any) -> Spec:
     """Return an axis of percentages."""
     # a count above theirs: of more values than that every other one would be left out
-    return alt.Axis(
-        title=title, values=list(values), tickCount=2 * len(values), labelExpr=percent("datum.value", ".3~g"), **axis
-    )
+    return {
+        "title": title,
+        "values": list(values),
+        "tickCount": 2 * len(values),
+        "labelExpr": percent("datum.value", ".3~g"),
+        **axis,
+    }
 
 
-def share_scale(**scale: Any) -> alt.Scale:
+def share_scale(**scale: Any) -> Spec:
     """Return a scale of shares, 0 to 100%."""
-    return alt.Scale(domain=[0, 1], nice=False, **scale)
+    return {"domain": [0, 1], "nice": False, **scale}
 
 
 def line_legend(colors: Mapping[str, str], dashed: Sequence[str] = ()) -> dict[str, Any]:
     """Return color and dash of each line by its name in the field ``line``, with one legend."""
     dashes = [list(DASHED) if name in dashed else [1, 0] for name in colors]
     return {
-        "stroke": alt.Stroke("line:N", scale=_scale(colors, list(colors.values())), legend=_legend()),
-        "strokeDash": alt.StrokeDash("line:N", scale=_scale(colors, dashes), legend=_legend()),
+        "stroke": field("line:N", scale=_scale(colors, list(colors.values())), legend=_legend()),
+        "strokeDash": field("line:N", scale=_scale(colors, dashes), legend=_legend()),
     }
 
 
-def fills(colors: Mapping[str, str]) -> alt.Fill:
+def fills(colors: Mapping[str, str]) -> Spec:
     """Return the fill color of each line, in the same legend."""
-    return alt.Fill("line:N", scale=_scale(colors, list(colors.values())), legend=_legend())
+    return field("line:N", scale=_scale(colors, list(colors.values())), legend=_legend())
 
 
-def gradient(title: str, **legend: Any) -> alt.Legend:
+def gradient(title: str, **legend: Any) -> Spec:
     """Return the legend of a color scale."""
-    return alt.Legend(
+    return dict(
         title=title, titleFontWeight="normal", titleLimit=320, gradientLength=220, gradientThickness=10, **legend
     )
 
 
-def _scale(names: Iterable[str], values: Sequence[Any]) -> alt.Scale:
-    return alt.Scale(domain=list(names), range=values)
+def _scale(names: Iterable[str], values: Sequence[Any]) -> Spec:
+    return {"domain": list(names), "range": values}
 
 
-def _legend() -> alt.Legend:
-    return alt.Legend(labelOverlap=False, symbolOpacity=1)
+def _legend() -> Spec:
+    return {"labelOverlap": False, "symbolOpacity": 1}
 
 
-def pointer(x: alt.X, y: alt.Y, colors: Mapping[str, str], hint: str) -> Picture:
+def pointer(x: Spec, y: Spec, colors: Mapping[str, str], hint: str) -> Layer:
     """Return a point with a tooltip, visible where it is nearest to the pointer."""
     # who answers is the cell around the point, and its datum is the point
     hint = f"isDefined(datum.datum) ? {hint.replace('datum.', 'datum.datum.')} : null"
-    near = alt.selection_point(name="near", nearest=True, on="pointerover", clear="pointerout", empty=False)
+    near = {"name": "near", "select": {"type": "point", "nearest": True, "on": "pointerover", "clear": "pointerout"}}
     return (
-        layer()
-        .mark_point(filled=True, size=50, tooltip=alt.ExprRef(hint), clip=True)
+        mark("point", filled=True, size=50, tooltip={"expr": hint}, clip=True)
         .encode(
             x=x,
             y=y,
             fill=fills(colors),
-            opacity=alt.Opacity(condition={"param": "near", "value": 1, "empty": False}, value=0),
+            opacity={"condition": {"param": "near", "value": 1, "empty": False}, "value": 0},
         )
-        .add_params(near)
+        .define(near)
     )
 
 
-def zoom() -> alt.Parameter:
+def zoom() -> Spec:
     """Return a zoom by Shift and scroll, with drag and double-click; scrolling alone moves the page."""
-    return alt.selection_interval(name="zoom", bind="scales", zoom="wheel![event.shiftKey]")
+    return {"name": "zoom", "select": {"type": "interval", "zoom": "wheel![event.shiftKey]"}, "bind": "scales"}
 
 
 def panels(
-    layers: Sequence[Picture],
+    layers: Sequence[Layer],
     tables: Mapping[str, pl.DataFrame],
-    field: str,
+    by: str,
     order: Sequence[Any],
     *,
     height: float = PANEL,
@@ -216,11 +208,11 @@ def panels(
 
     Parameters
     ----------
-    layers : charts
-        Those of ``layer()`` show the panel's rows, those of ``layer(name)`` a table of that name in every panel.
+    layers : sequence of Layer
+        Those without data of their own show the panel's rows, the others a table of that name in every panel.
     tables : mapping of DataFrame
         By name; the panels' own is the first.
-    field : str
+    by : str
         A column of the first table; its values are the panels' titles.
     order : sequence
         The titles from left to right.
@@ -232,49 +224,20 @@ def panels(
         Color of a panel where nothing is drawn.
     """
     titles = [one_line(str(value)) for value in order]
-    layered = alt.layer(*layers).properties(height=height)
-    if behind:
-        layered = layered.properties(view=alt.ViewBackground(fill=behind))
-    chart = layered.facet(
-        facet=alt.Facet(f"{field}:N", sort=titles, header=alt.Header(title=None)),
-        data=alt.NamedData(name=next(iter(tables))),
-        columns=len(titles),
-    )
-    return _finished(chart.resolve_axis(x="independent"), tables, _layout(len(titles), least, legend))
+    facet = field(f"{by}:N", sort=titles, header={"title": None})
+    inside = {"view": {"fill": behind}} if behind else {}
+    chart = faceted(layers, next(iter(tables)), facet, len(titles), height=height, **inside)
+    return _finished(chart, tables, _layout(len(titles), least, legend))
 
 
-def single(layers: Sequence[Picture], table: pl.DataFrame, *, height: float, legend: Sequence[str] = ()) -> Picture:
+def single(layers: Sequence[Layer], table: pl.DataFrame, *, height: float, legend: Sequence[str] = ()) -> Picture:
     """Return a chart of one panel without a title."""
-    chart = alt.layer(*layers, data=alt.NamedData(name="rows")).properties(height=height)
-    return _finished(chart, {"rows": table}, _layout(1, 1, legend))
+    return _finished(layered(layers, "rows", height=height), {"rows": table}, _layout(1, 1, legend))
 
 
-class _ShownOffline:
-    """A chart that a notebook shows as an image as wide as its column, without a network."""
-
-    def _repr_mimebundle_(self, *arguments: Any, **options: Any) -> Any:
-        from poolscope.figures.saving import notebook_image
-
-        image = notebook_image(self)
-        # without vl-convert, as Altair shows a chart
-        return super()._repr_mimebundle_(*arguments, **options) if image is None else {"image/svg+xml": image}  # type: ignore[misc]
-
-
-class _Panels(_ShownOffline, alt.FacetChart):
-    pass
-
-
-class _Single(_ShownOffline, alt.LayerChart):
-    pass
-
-
-def _finished(chart: Picture, tables: Mapping[str, pl.DataFrame], layout: dict[str, float]) -> Picture:
-    """Return the chart with its data, added last because Altair copies a chart at every step."""
-    # past Altair, which takes any attribute for one of the specification
-    object.__setattr__(chart, "__class__", _Panels if isinstance(chart, alt.FacetChart) else _Single)
-    chart.usermeta = layout
-    chart.datasets = {name: rows(table) for name, table in tables.items()}
-    return chart
+def _finished(chart: Spec, tables: Mapping[str, pl.DataFrame], layout: dict[str, float]) -> Picture:
+    """Return the chart with its data and its layout."""
+    return chart | {"usermeta": layout, "datasets": {name: rows(table) for name, table in tables.items()}}
 
 
 def _layout(panels: int, least: float, legend: Sequence[str]) -> dict[str, float]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import altair as alt
 import polars as pl
 
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.figures import style
+from poolscope.figures.grammar import Spec, field, mark
 from poolscope.figures.saving import Figure, slug
 from poolscope.figures.style import Picture, tooltip
 
@@ -23,7 +23,6 @@ USUAL = ("auc_pn", "exposed_90")
 """Columns that a folder's figures show."""
 
 
-@style.quickly
 def sweep_plot(
     results: pl.DataFrame,
     y: str = "auc_pn",
@@ -82,12 +81,10 @@ def sweep_plot(
     colors = dict(zip(lines, style.colors_of_pools(len(lines)), strict=True))
     look = style.line_legend(colors)
     kind = "Q" if numeric else "N"
-    order = alt.Undefined if numeric else list(dict.fromkeys(table["x"]))
+    along: Spec = {"scale": {"zero": False}} if numeric else {"sort": list(dict.fromkeys(table["x"]))}
     axis_x, axis_y = (
-        alt.X(
-            f"x:{kind}", sort=order, scale=alt.Scale(zero=False) if numeric else alt.Undefined, axis=alt.Axis(title=x)
-        ),
-        alt.Y("y:Q", scale=alt.Scale(zero=False), axis=alt.Axis(title=y)),
+        field(f"x:{kind}", axis={"title": x}, **along),
+        field("y:Q", scale={"zero": False}, axis={"title": y}),
     )
     hint = tooltip(
         {
@@ -98,13 +95,13 @@ def sweep_plot(
         title="datum.line",
     )
     layers = [
-        style.layer()
-        .mark_rule(strokeWidth=1, opacity=0.6)
-        .encode(x=axis_x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"]),
-        style.layer().mark_line(strokeWidth=1.6).encode(x=axis_x, y=axis_y, **look),
-        style.layer()
-        .mark_point(filled=True, size=40, opacity=1, tooltip=alt.ExprRef(hint))
-        .encode(x=axis_x, y=axis_y, fill=style.fills(colors)),
+        mark("rule", strokeWidth=1, opacity=0.6).encode(
+            x=axis_x, y=field("low:Q"), y2=field("high"), stroke=look["stroke"]
+        ),
+        mark("line", strokeWidth=1.6).encode(x=axis_x, y=axis_y, **look),
+        mark("point", filled=True, size=40, opacity=1, tooltip={"expr": hint}).encode(
+            x=axis_x, y=axis_y, fill=style.fills(colors)
+        ),
     ]
     if panel is None:
         return style.single(layers, table, height=280, legend=lines)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
 from poolscope.core.errors import one_line
 from poolscope.figures import style
+from poolscope.figures.grammar import field, mark
 from poolscope.figures.style import Picture, percent, tooltip
 from poolscope.population.universe import NEUTRAL
 
 
-@style.quickly
 def belief_growth(
     table: pl.DataFrame, lines: Sequence[str], *, points: bool = False, threshold: float | None = None
 ) -> Picture:
@@ -42,24 +41,21 @@ def belief_growth(
     names = [one_line(str(line)) for line in lines]
     colors = dict(zip(names, style.colors_of_pools(len(names)), strict=True))
     look, horizon = style.line_legend(colors), int(table["n"].to_numpy().max())
-    x = alt.X(
-        "n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="Reports", tickMinStep=1)
-    )
-    y = alt.Y("posterior:Q", scale=style.share_scale(), axis=style.percent_axis("Belief"))
+    x = field("n:Q", scale={"domain": [0, max(horizon, 1)], "nice": False}, axis={"title": "Reports", "tickMinStep": 1})
+    y = field("posterior:Q", scale=style.share_scale(), axis=style.percent_axis("Belief"))
     hint = tooltip({"Belief": percent("datum.posterior"), "After": "format(datum.n, ',')"}, title="datum.line")
     there = "datum.n <= upto"
-    line = style.layer().mark_line(strokeWidth=2, point=points, clip=True).encode(x=x, y=y, **look)
+    line = mark("line", strokeWidth=2, point=points, clip=True).encode(x=x, y=y, **look)
     layers = [
-        line.transform_filter(there).add_params(alt.param(name="upto", value=horizon)),
-        style.pointer(x, y, colors, hint).transform_filter(there),
+        line.where(there).define({"name": "upto", "value": horizon}),
+        style.pointer(x, y, colors, hint).where(there),
     ]
     if threshold is not None:
-        mark = style.layer().mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
-        layers.insert(0, mark.encode(y=alt.YDatum(threshold)))
+        limit = mark("rule", stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
+        layers.insert(0, limit.encode(y={"datum": threshold}))
     return style.single(layers, table, height=style.PANEL, legend=names)
 
 
-@style.quickly
 def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:
     """Return the popularity of every object, grouped and colored by pool, on a logarithmic scale.
 
@@ -89,25 +85,24 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
     ).filter(pl.col("popularity") > 0)
     hint = tooltip({"Popularity": "format(100 * datum.popularity, '.3~g') + '%'"}, title="datum.line")
     points = (
-        style.layer()
-        .mark_point(filled=True, size=8, opacity=1, tooltip=alt.ExprRef(hint), clip=True)
+        mark("point", filled=True, size=8, opacity=1, tooltip={"expr": hint}, clip=True)
         .encode(
-            x=alt.X(
+            x=field(
                 "place:Q",
-                axis=alt.Axis(title="Objects, pool by pool", grid=False),
-                scale=alt.Scale(domain=[0, max(order.size - 1, 1)], nice=False),
+                axis={"title": "Objects, pool by pool", "grid": False},
+                scale={"domain": [0, max(order.size - 1, 1)], "nice": False},
             ),
-            y=alt.Y(
+            y=field(
                 "popularity:Q",
-                scale=alt.Scale(type="log"),
+                scale={"type": "log"},
                 axis=style.percent_axis("Popularity", values=[10.0**power for power in range(-9, 1)]),
             ),
-            color=alt.Color(
+            color=field(
                 "line:N",
-                scale=alt.Scale(domain=list(colors), range=list(colors.values())),
-                legend=alt.Legend(symbolType="circle", symbolSize=60, symbolStrokeWidth=0),
+                scale={"domain": list(colors), "range": list(colors.values())},
+                legend={"symbolType": "circle", "symbolSize": 60, "symbolStrokeWidth": 0},
             ),
         )
-        .add_params(style.zoom())
+        .define(style.zoom())
     )
     return style.single([points], table, height=style.PANEL, legend=list(colors))

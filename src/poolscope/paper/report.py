@@ -9,12 +9,14 @@ from typing import Any
 
 import polars as pl
 
-from poolscope import __version__, figures
+from poolscope import __version__
 from poolscope.core.counting import counted
 from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
+from poolscope.figures import charts as figures
 from poolscope.figures.saving import Figure, slug
 from poolscope.figures.style import Picture
+from poolscope.figures.users import popularity_plot
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.html.render import placed, render
 from poolscope.html.tables import rounded
@@ -68,7 +70,7 @@ def _density(figure: PaperFigure, plays: list[Played]) -> Picture:
 def _popularity(figure: PaperFigure, plays: list[Played]) -> Picture:
     (play,) = plays
     universe = play.game.universe
-    return figures.popularity_plot(play.game.popularity, universe.pool_of, universe.pool_names)
+    return popularity_plot(play.game.popularity, universe.pool_of, universe.pool_names)
 
 
 KINDS: Mapping[str, Callable[[PaperFigure, list[Played]], Picture]] = {
