@@ -70,6 +70,7 @@ PLAYED_AGAIN = {
     ),
     *("figures.sweep_plot", "metrics.CollectionRecord", "metrics.CollectionsSummary", "metrics.Contribution"),
     *("metrics.SampledAttribute", "metrics.TupleEpsilon", "metrics.gate", "sweep"),
+    *("advise", "mechanisms.RSFD"),
 }
 
 

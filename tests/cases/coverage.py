@@ -116,6 +116,7 @@ def metric_of(name: str, distribution: str) -> Metric:
     return _at_prior(name.removesuffix(UNKNOWN), None if name.endswith(UNKNOWN) else max(weights) / sum(weights))
 
 
+@cache
 def truth(name: str, distribution: str) -> float:
     """What a metric is of all users; the least Bayes security by its definition, as it is not the estimate of many."""
     everyone = population(distribution)

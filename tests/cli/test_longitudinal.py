@@ -26,7 +26,7 @@ KINDS = {
 ADVERSARY = "[[adversary]]\nname = 'weak'\npopularity = 'uniform'\n"
 
 
-@pytest.fixture(params=mostly(slow, KINDS, "l-osue", "dbitflip", "pi-rappor"))
+@pytest.fixture(params=mostly(slow, KINDS, "l-osue", "pi-rappor"))
 def folder(request, tmp_path, monkeypatch):
     """A scenario, and traces of 600 users, each with one report."""
     monkeypatch.chdir(tmp_path)
@@ -62,6 +62,7 @@ def test_played_checked_and_compared(folder, capsys):
     assert "PASS: no violation of ε = " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_kinds_that_keep_beside_one_that_does_not(tmp_path, monkeypatch):
     """Each has the devices that it is made for, and the bound of its kept answers."""
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,6 @@
 """Finished folders are played again, their files are as their schemas say, and DIR is never written."""
 
+import functools
 import json
 import re
 import shutil
@@ -36,9 +37,7 @@ def finished(tmp_path_factory):
     (place / "mine.toml").write_text(with_file)
     scenario = load_scenario(place / "mine.toml")
     ps.audit(scenario, place / "audit", users=30, seed=1, threshold=0.8, html=False)
-    ps.compare(
-        scenario, ["identity", "grr"], [1.0, 2.0], users=20, estimate_from=100, out=place / "compare", html=False
-    )
+    ps.compare(scenario, ["identity", "grr"], [1.0], users=20, estimate_from=100, out=place / "compare", html=False)
     asked = {"horizon": 4, "max_error": 0.03, "devices": 5000, "users": 60, "mechanisms": ["grr"]}
     ps.advise(scenario, max_exposed=0.2, out=place / "advise", html=False, **asked)
     ps.sweep(scenario, {"mechanism.epsilon": [1, 2]}, users=20, seeds=[1], out=place / "sweep")
@@ -209,6 +208,7 @@ def test_other_folders_are_refused(tmp_path):
 # Schemas
 
 
+@functools.cache
 def check(name, strict=True):
     found = schema_of(name, strict=strict)
     Draft202012Validator.check_schema(found)
@@ -219,6 +219,9 @@ def check(name, strict=True):
 def test_every_file_is_as_its_schema_says(finished, kind, name):
     found = json.loads((finished / kind / name).read_text())
     schema = check(name.removesuffix(".json"))
+    schema.validate(found)
+    # two elements of each list are enough to check the keys beside it
+    found = {key: value[:2] if isinstance(value, list) else value for key, value in found.items()}
     schema.validate(found)
     for key in found:
         assert not schema.is_valid({k: v for k, v in found.items() if k != key}), f"{key} may be missing"

@@ -25,6 +25,7 @@ def test_a_device_for_every_mechanism(mechanism, memoize, kind):
     assert device.mechanism is mechanism
 
 
+@pytest.mark.slow
 def test_the_device_does_not_depend_on_imports():
     """A process that has asked for nothing else gives mechanisms of two steps their devices."""
     code = "import poolscope as ps; print(type(ps.mechanisms.device_of(ps.mechanisms.LGRR(universe=9, epsilon=1.0))))"

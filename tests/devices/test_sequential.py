@@ -89,11 +89,11 @@ GAME = ps.Game(
 
 def test_the_attack_on_a_sticky_device_is_calibrated_and_the_naive_one_is_not():
     assert isinstance(attack_for(STICKY), SequentialReportsAttack)
-    outcomes = ps.play(GAME, 1500, SEED)
+    outcomes = ps.play(GAME, 800, SEED)
     strong, own = (outcomes.filter(outcomes["adversary"] == name) for name in ("strong", "bayesian"))
     assert ece(strong, SEED).value < ece_null_p95(strong, SEED) * 1.2
     np.testing.assert_allclose(strong["confidence"], own["confidence"], atol=1e-12)
-    naive = ps.play(replace(GAME, device=Naive(STICKY)), 1500, SEED)
+    naive = ps.play(replace(GAME, device=Naive(STICKY)), 800, SEED)
     naive = naive.filter(naive["adversary"] == "strong")
     assert ece(naive, SEED).value > 2 * ece_null_p95(naive, SEED)
 

@@ -22,7 +22,7 @@ ROTATED = {**DOMAINS, "devices": {"reports_per_day": 2, "rotate_after": 7}}
 MEMOIZED = {**DOMAINS, "mechanism": {"kind": "grr", "epsilon": 2.0}, "devices": {"memoize": True}}
 
 
-def played(found, users=40, seed=1):
+def played(found, users=20, seed=1):
     return play_joint_block(build_joint_game(found, seed), range(users), seed)
 
 
@@ -30,11 +30,11 @@ def rows_of(outcomes, collection, adversary="strong"):
     return outcomes.filter((pl.col("collection") == collection) & (pl.col("adversary") == adversary)).sort("n", "user")
 
 
-def recomputed(game, persons, adversary, used):
-    """Daily joint posteriors (users, days + 1, values) from the reports that the devices send, user by user."""
+def daily_evidence(game, persons, adversary):
+    """Of each collection, the posteriors (users, days + 1, pools) from the reports that the devices send."""
     days, daily = np.arange(game.horizon + 1), []
-    for c in np.flatnonzero(used):
-        one, sent = game.collections[c], persons.sent[c]
+    for c, one in enumerate(game.collections):
+        sent = persons.sent[c]
         reports = sent.reports(one.game.device, persons.collection_keys[c])
         starts, own = np.cumsum(sent.lengths) - sent.lengths, []
         for user, (start, size) in enumerate(zip(starts, sent.lengths, strict=True)):
@@ -43,9 +43,14 @@ def recomputed(game, persons, adversary, used):
             mine = {name: column[start : start + size] for name, column in reports.items()}
             own.append(posterior(one.game.device, mine, one.game.adversaries[adversary], observations=count.tolist()))
         daily.append(np.stack(own))
+    return daily
+
+
+def recomputed(game, daily, adversary, used):
+    """Daily joint posteriors (users, days + 1, values), user by user."""
     name = game.adversaries[adversary].name
     links = [game.links(name)[c] for c in np.flatnonzero(used)]
-    return joint_posterior(daily, links, game.belief(name))
+    return joint_posterior([daily[c] for c in np.flatnonzero(used)], links, game.belief(name))
 
 
 @pytest.mark.parametrize("second", [DOMAINS, WORDS], ids=["by name", "by a matrix"])
@@ -53,23 +58,24 @@ def test_outcomes_are_those_of_the_reports(second):
     priors = {"pools": {"left": 2, "right": 1}}
     adversaries = [{"name": "strong", "popularity": "true"}, {"name": "weak", "popularity": "uniform", "prior": priors}]
     game = build_joint_game(scenario(LIMITED, second, adversary=adversaries, users={"behavior": priors}), 3)
-    outcomes, persons = play_joint_block(game, range(25), 3), draw_persons(game, range(25), 3, Local(threads=1))
+    outcomes, persons = play_joint_block(game, range(10), 3), draw_persons(game, range(10), 3, Local(threads=1))
     for a, adversary in enumerate(("strong", "weak")):
+        daily = daily_evidence(game, persons, a)
         for subset, used in game.subsets.items():
-            expected = recomputed(game, persons, a, used)
+            expected = recomputed(game, daily, a, used)
             rows = rows_of(outcomes, subset, adversary)
             truth = np.array(game.values)[persons.attribute]
             for n in game.observations:
                 own = rows.filter(pl.col("n") == n)
                 assert own["pool"].to_list() == truth.tolist()
                 np.testing.assert_allclose(own["confidence"], expected[:, n].max(axis=1), rtol=1e-9)
-                of_truth = expected[np.arange(25), n, persons.attribute]
+                of_truth = expected[np.arange(10), n, persons.attribute]
                 np.testing.assert_allclose(own["posterior_true"], of_truth, rtol=1e-9)
                 np.testing.assert_allclose(
                     own["log_odds_true"], np.log(of_truth / (1 - of_truth)), rtol=1e-6, atol=1e-9
                 )
             top = expected.max(axis=2)
-            first = [next((day for day in range(game.horizon + 1) if top[u, day] >= 0.5), None) for u in range(25)]
+            first = [next((day for day in range(game.horizon + 1) if top[u, day] >= 0.5), None) for u in range(10)]
             assert own["exposed_at_50"].to_list() == first
 
 
@@ -77,8 +83,9 @@ def test_memoized_responses_count_at_the_days_of_guesses():
     game = build_joint_game(scenario(EMOJIS, MEMOIZED, attack={"observations": [2, 4]}), 4)
     outcomes, persons = play_joint_block(game, range(2), 4), draw_persons(game, range(2), 4, Local(threads=1))
     assert "confidence_mcse" in outcomes.columns
+    daily = daily_evidence(game, persons, 0)
     for subset, used in game.subsets.items():
-        expected = recomputed(game, persons, 0, used)
+        expected = recomputed(game, daily, 0, used)
         for n in game.observations:
             own = rows_of(outcomes, subset).filter(pl.col("n") == n)
             np.testing.assert_allclose(own["confidence"], expected[:, n].max(axis=1), rtol=1e-9)

@@ -54,14 +54,14 @@ def outcomes():
     return play(GAME, 500, SEED, engine=Local(threads=1))
 
 
-@pytest.mark.default_cases("1-Local(threads=2)", "1048576-*")
+@pytest.mark.default_cases("1-Local(threads=2)", "1048576-Backwards(threads=3)")
 @pytest.mark.parametrize("engine", [Local(threads=1), Local(threads=2), Backwards(threads=3)], ids=str)
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
 def test_threads_and_blocks_change_no_bit(outcomes, engine, block_bytes, monkeypatch):
     monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", block_bytes)
     monkeypatch.setattr(independent, "CHUNK", 17)
     # a block of each user takes a while
-    users = 500 if block_bytes > 1 else 30
+    users = 500 if block_bytes > 1 else 10
     expected = outcomes.filter(pl.col("user") < users)
     assert_frame_equal(play(GAME, users, SEED, engine=engine), expected, check_exact=True)
 
@@ -361,7 +361,7 @@ def test_non_private_attack_is_calibrated():
 
 def test_almost_no_epsilon_is_chance():
     game = replace(GAME, device=Fresh(CMS(universe=60, epsilon=0.001, m=64, hashes=500)), non_private=False)
-    outcomes = play(game, 8000, 2)
+    outcomes = play(game, 3000, 2)
     for name in ("weak", "oracle"):
         for n in game.observations:
             _, low, high = metrics.auc_pn(metrics.select(outcomes, name, n), 2)

@@ -44,10 +44,10 @@ def game(mechanism, observations=(5, 12)):
 )
 def test_outcomes_are_those_of_the_attacks(mechanism):
     """Both adversaries on the same reports, each as its function says."""
-    outcomes = play(game(mechanism), 12, SEED)
-    keys, users, traces = traces_of(12, 12)
+    outcomes = play(game(mechanism), 4, SEED)
+    keys, users, traces = traces_of(4, 12)
     memory = device_of(mechanism, memoize=True)
-    reports, lengths = reports_of(memory, traces, keys), np.full(12, 12)
+    reports, lengths = reports_of(memory, traces, keys), np.full(4, 12)
     expected = {
         "strong": posterior(memory, reports, STRONG, lengths=lengths, observations=[12])[:, 0],
         "naive": posterior(memory, reports, NAIVE, lengths=lengths)[:, -1],
@@ -55,31 +55,31 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
     for name, found in expected.items():
         rows = outcomes.filter((pl.col("adversary") == name) & (pl.col("n") == 12)).sort("user")
         np.testing.assert_array_equal(rows["confidence"], found.max(axis=1))
-        np.testing.assert_array_equal(rows["posterior_true"], found[np.arange(12), users.iota])
+        np.testing.assert_array_equal(rows["posterior_true"], found[np.arange(4), users.iota])
 
 
 @pytest.mark.parametrize(
     "mechanism", [pytest.param(SKETCH, id="cms", marks=pytest.mark.slow), pytest.param(RAPPOR, id="rappor")]
 )
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
-    whole = play(game(mechanism), 9, SEED, engine=Local(threads=1))
-    monkeypatch.setattr(attack.MemoizedReportsAttack, "max_users", 4)
+    whole = play(game(mechanism), 5, SEED, engine=Local(threads=1))
+    monkeypatch.setattr(attack.MemoizedReportsAttack, "max_users", 2)
     monkeypatch.setattr(attack, "CHUNK", 3)
-    assert_frame_equal(play(game(mechanism), 9, SEED, engine=Local(threads=2)), whole, check_exact=True)
+    assert_frame_equal(play(game(mechanism), 5, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 
 def test_first_reports_stay_the_same():
     columns = ["user", "adversary", "confidence", "posterior_true"]
-    short, long = (play(game(RAPPOR, observations), 5, SEED) for observations in ((5,), (5, 12)))
+    short, long = (play(game(RAPPOR, observations), 3, SEED) for observations in ((5,), (5, 12)))
     assert_frame_equal(short.select(columns), long.filter(pl.col("n") == 5).select(columns), check_exact=True)
 
 
 def test_the_error_of_chance_is_in_the_outcomes():
     """As the attack states it; to whoever does not sample, nothing is chance."""
-    outcomes = play(game(RAPPOR), 6, SEED)
-    keys, _, traces = traces_of(6, 12)
+    outcomes = play(game(RAPPOR), 3, SEED)
+    keys, _, traces = traces_of(3, 12)
     memory = device_of(RAPPOR, memoize=True)
-    for user in range(6):
+    for user in range(3):
         first = {name: x[:5] for name, x in reports_of(memory, traces[[user]], keys[[user]]).items()}
         found = attack.user_posterior(memory, first, STRONG)
         row = outcomes.filter((pl.col("adversary") == "strong") & (pl.col("n") == 5) & (pl.col("user") == user))
@@ -97,7 +97,7 @@ def test_the_error_of_chance_is_in_the_outcomes():
 def test_the_summary_tells_the_error_of_chance():
     """And so do its words; the intervals hold all that it allows."""
     played = game(RAPPOR)
-    records = {(r.adversary, r.n): r for r in summarize(play(played, 12, SEED), played, SEED)}
+    records = {(r.adversary, r.n): r for r in summarize(play(played, 5, SEED), played, SEED)}
     for (name, _), record in records.items():
         assert (record.confidence_mcse > 0) == (name == "strong")
         assert record.confidence_mcse_max >= record.confidence_mcse
@@ -125,7 +125,7 @@ epsilon = 3
 [devices]
 memoize = true
 [users]
-count = 6
+count = 3
 [[adversary]]
 name = "grouping"
 popularity = "true"
@@ -134,7 +134,7 @@ name = "naive"
 popularity = "true"
 knows_memoization = false
 [attack]
-observations = [4, 30]
+observations = [4, 20]
 """
 
 

@@ -46,6 +46,7 @@ def margins(played, users=3000):
         yield n, difference.mean(), 4 * difference.std() / users**0.5
 
 
+@pytest.mark.default_cases("true")
 @pytest.mark.parametrize("behavior", [INSIDE, Behavior()], ids=["true", "mistaken"])
 def test_no_private_curve_is_above_the_reference(behavior):
     """An insider with a prior Beta(1, 12) and a common pool, whether it holds for the users or not."""

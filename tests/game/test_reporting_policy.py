@@ -102,7 +102,7 @@ def test_outcomes_are_those_of_the_definitions(policy):
     ids=["w", "sw", "c", "swc"],
 )
 def test_precision_is_that_of_all_reports_there_can_be(sampling_rate, cap, rotate_after):
-    users, n = 20_000, 6
+    users, n = 20_000, 4
     outcomes = play(tiny((n,), sampling_rate=sampling_rate, cap=cap, rotate_after=rotate_after), users, SEED)
     right = (outcomes["guess"] == outcomes["pool"]).mean()
     expected = share_right(REFERENCE, n, sampling_rate, cap, rotate_after)
@@ -118,10 +118,12 @@ def test_exposure_is_that_of_all_reports_there_can_be():
     found, expected = outcomes["exposed_at_90"].is_not_null().mean(), share_exposed(REFERENCE, n, rotate_after, 0.9)
     error = (expected * (1 - expected) / users) ** 0.5
     assert abs(found - expected) < 4 * error
-    for other in (share_exposed(REFERENCE, rotate_after, rotate_after, 0.9), share_exposed(REFERENCE, n, NEVER, 0.9)):
-        assert abs(found - other) > 4 * error
+    assert found - share_exposed(REFERENCE, rotate_after, rotate_after, 0.9) > 4 * error
+    # four reports together expose more already, and six no fewer
+    assert share_exposed(REFERENCE, 4, NEVER, 0.9) - found > 4 * error
 
 
+@pytest.mark.default_cases("limits0", "limits3")
 @pytest.mark.parametrize(
     "limits",
     [{"rotate_after": 4}, {"sampling_rate": 0.4}, {"cap": 6}, {"sampling_rate": 0.6, "rotate_after": 3, "cap": 7}],
@@ -192,16 +194,16 @@ def test_kept_answers_link_the_windows():
     assert not cut.filter(apart)["confidence"].equals(free.filter(apart)["confidence"])
 
 
-@pytest.mark.default_cases("limits0", "limits2")
+@pytest.mark.default_cases("limits2")
 @pytest.mark.parametrize(
     "limits", [{"sampling_rate": 0.5}, {"cap": 5}, {"sampling_rate": 0.5, "rotate_after": 3, "cap": 4}]
 )
 def test_memory_is_attacked_on_what_was_sent(limits):
     """The posterior at n is that of a user who never did more than what is sent by then."""
     naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
-    outcomes = play(partition(memoize=True, adversaries=(STRONG, naive), **limits), 20, SEED)
+    outcomes = play(partition(memoize=True, adversaries=(STRONG, naive), **limits), 8, SEED)
     assert outcomes.filter(pl.col("n") == 15)["exposed_at_50"].drop_nulls().is_between(0, 15).all()
-    short = play(partition((4,), memoize=True, adversaries=(STRONG, naive), **limits), 20, SEED)
+    short = play(partition((4,), memoize=True, adversaries=(STRONG, naive), **limits), 8, SEED)
     assert_frame_equal(short.select(COLUMNS), outcomes.filter(pl.col("n") == 4).select(COLUMNS), check_exact=True)
 
 
@@ -211,7 +213,7 @@ def test_nobody_who_sends_nothing_is_told_from_others():
         np.testing.assert_allclose(outcomes["confidence"], 1 / 3)
 
 
-@pytest.mark.default_cases("limits0", "limits2", "limits4")
+@pytest.mark.default_cases("limits0", "limits4")
 @pytest.mark.parametrize(
     "limits", [{}, {"sampling_rate": 0.4}, {"cap": 2}, {"rotate_after": 2}, {"sampling_rate": 0.5, "rotate_after": 3}]
 )

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from fractions import Fraction
+from functools import cache
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -67,8 +68,10 @@ CASES = {
 }
 
 
-def chances(device):
+@cache
+def chances(case):
     """Of every table of answers its probability, and (tables, reports) the chance of each report at such a device."""
+    device, _ = CASES[case]
     slots = sorted(set(device.slots))
     distributions, rows = [], []
     for table in product(device.responses, repeat=len(slots)):
@@ -97,7 +100,7 @@ def repeated(distribution, first, second):
 def test_the_ratio_of_two_reports_is_exact(case):
     """Every report of one window beside every report of the other, by the sum over all tables of answers."""
     device, distribution = CASES[case]
-    prior, chance = chances(device)
+    prior, chance = chances(case)
     assert chance.sum(axis=1) == pytest.approx(1), "some report is sent"
     alone = prior @ chance
     expected = np.log((chance * prior[:, None]).T @ chance / np.outer(alone, alone))
@@ -187,7 +190,7 @@ def area(same, different, score):
 def test_pairs_of_reports_rank_windows_nearly_as_well_as_can_be(case):
     """Windows of two reports: the exact law of all pairs of windows, the best ranking and ours."""
     device, distribution = CASES[case]
-    prior, chance = chances(device)
+    prior, chance = chances(case)
     windows = np.array(list(product(range(len(device.reports)), repeat=2)))
     likely = chance[:, windows].prod(axis=2)
     alone = prior @ likely

@@ -56,9 +56,7 @@ def enumerated(likelihood, popularity, pool_of, k):
 @pytest.mark.default_cases(
     "3.0-a neutral object-*",
     "3.0-no neutral object-cms",
-    "3.0-no neutral object-grr",
     "3.0-no neutral object-she",
-    "3.0-no neutral object-l-grr",
 )
 @every_mechanism
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -109,14 +107,14 @@ def p_value(mechanism, reports, times=1):
     return calibration_p(TRUTH.iota, found, SEED)
 
 
-@pytest.mark.default_cases("cms", "grr", "channel", "rappor", "hcms", "l-osue", "loloha")
+@pytest.mark.default_cases("cms", "grr", "hcms", "l-osue")
 @every_mechanism
 def test_attack_is_calibrated(name):
     p = p_value(*of_name(name))
     assert p > LEVEL, f"expected calibration error has p = {p:.2g}, allowed {LEVEL:.2g}"
 
 
-@pytest.mark.default_cases("cms", "grr", "l-osue")
+@pytest.mark.default_cases("grr")
 @every_mechanism
 def test_an_overconfident_attack_is_not(name):
     """The control: who takes every report for two is too sure."""
@@ -124,6 +122,7 @@ def test_an_overconfident_attack_is_not(name):
     assert p <= LEVEL, f"p = {p:.2g} is not below {LEVEL:.2g}: the test sees nothing"
 
 
+@pytest.mark.default_cases("4.0")
 @pytest.mark.parametrize("claimed", [4.0, 6.0])
 def test_a_wrong_epsilon_is_not_calibrated(claimed):
     """A set of positions tells less than the noisy vector it is made of, whose epsilon it claims."""

@@ -146,12 +146,12 @@ def test_counting_an_answer_each_time_is_not_calibrated(attacked):
 
 def test_users_are_attacked_one_by_one():
     """The random numbers of a user's chains depend on the user's reports alone."""
-    keys, _, traces = traces_of(2, 20)
+    keys, _, traces = traces_of(2, 12)
     memory = Memoized(NoHashCMS(universe=60, epsilon=3.0))
     reports = reports_of(memory, traces, keys)
-    together = posterior(memory, reports, STRONG, lengths=np.full(2, 20), observations=[20])
+    together = posterior(memory, reports, STRONG, lengths=np.full(2, 12), observations=[12])
     for user in range(2):
-        alone = posterior(memory, reports_of(memory, traces[[user]], keys[[user]]), STRONG, observations=[20])
+        alone = posterior(memory, reports_of(memory, traces[[user]], keys[[user]]), STRONG, observations=[12])
         np.testing.assert_array_equal(alone, together[user])
 
 

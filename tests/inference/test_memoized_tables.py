@@ -9,7 +9,7 @@ import pytest
 from cases.memoized import ORACLE
 from cases.synthetic import SEED
 from oracle import memoized
-from oracle.tables import table_posterior
+from oracle.tables import table_posterior, uniform_grid
 
 from poolscope.core.randomness import user_keys
 from poolscope.devices.protocols import IdenticalReports, NoisyValues, ReportLikelihood
@@ -86,7 +86,7 @@ def test_the_example_of_many_reports():
     assert found[0] == pytest.approx(1.0, abs=5e-5)
     distribution = np.where(np.eye(5), np.exp(3.0), 1.0) / (np.exp(3.0) + 4)
     counts = np.array([120, 40, 5, 5, 10])
-    expected = table_posterior(_mass(np.arange(5)), distribution, np.eye(5), counts)
+    expected = table_posterior(_mass(np.arange(5)), distribution, np.eye(5), counts, uniform_grid(2, 24))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -143,7 +143,7 @@ DEVICES = {
 }
 
 
-@pytest.mark.default_cases("30-*", "180-dbitflip", "180-loloha")
+@pytest.mark.default_cases("30-*", "180-loloha")
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("n", [30, 180])
 def test_the_attack_is_the_sum_over_tables(name, n):
@@ -176,7 +176,8 @@ def test_priors_are_honored():
     adversary = replace(SKEWED, belief=belief)
     device = device_of(GRR(universe=5, epsilon=2.0), memoize=True)
     reports = {"value": np.repeat([0, 1, 3], [5, 9, 4])}
-    (gamma, _, a), (u, _, b) = belief.interest.rule(20), belief.polarization.rule(20)
+    # exact to degree 19, and there are 18 reports
+    (gamma, _, a), (u, _, b) = belief.interest.rule(10), belief.polarization.rule(10)
     g, x = np.meshgrid(gamma, u, indexing="ij")
     grid = g.ravel(), 0.5 + 0.5 * x.ravel(), np.outer(a, b).ravel()
     distribution = np.where(np.eye(5), np.exp(2.0), 1.0) / (np.exp(2.0) + 4)

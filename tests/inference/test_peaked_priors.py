@@ -52,7 +52,7 @@ def cases():
     return found
 
 
-@pytest.mark.default_cases("1-*", "2-*", "20-*", "104-*", "300-30000,30000")
+@pytest.mark.default_cases("1-*", "20-*", "104-1,1100", "104-30000,30000", "104-1e-06,1e+18", "300-30000,30000")
 @peaked
 @pytest.mark.parametrize("nodes", [1, 2, 20, 104, 300])
 def test_rules_integrate_polynomials_exactly(prior, nodes):
@@ -73,8 +73,6 @@ def test_rules_integrate_polynomials_exactly(prior, nodes):
 
 @pytest.mark.default_cases(
     "interest and polarization-1e-06,1e+18",
-    "interest and polarization-100000,0.5",
-    "interest and polarization-1,1100",
     "interest and polarization-30000,30000",
     "interest-1100,1",
 )
@@ -104,7 +102,7 @@ def test_oracle_of_uniform_priors(cases):
     np.testing.assert_allclose(beta_priors.posterior(coefficients[30], (1.0, 1.0), (1.0, 1.0)), expected, rtol=1e-12)
 
 
-@pytest.mark.default_cases("1e-06,1e+18", "100000,0.5", "1,1100", "30000,30000")
+@pytest.mark.default_cases("1e-06,1e+18", "30000,30000")
 @peaked
 def test_behavior_posterior(prior, cases):
     table, coefficients = cases["noisy"]

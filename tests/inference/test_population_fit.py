@@ -99,7 +99,7 @@ def test_the_gradient_is_that_of_the_likelihood():
 
 def test_counts_and_noiseless_reports_agree():
     """Reports without noise are the counts: both fits find the same distributions, on other grids."""
-    counts = counts_of(np.random.default_rng(5), 60, 20, (2, 5), (3, 2))
+    counts = counts_of(np.random.default_rng(5), 30, 20, (2, 5), (3, 2))
     likelihood = np.concatenate([np.repeat(np.eye(K + 1), row, axis=0) for row in counts])
     one, other = fit_counts(counts), fit_reports(likelihood, counts.sum(axis=1))
     for name in ("interest", "polarization"):

@@ -56,7 +56,7 @@ def mass_of(pool_of, popularity, support):
     return support @ (parts / np.where(total > 0, total, 1)).T
 
 
-@settings(max_examples=20, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(worlds())
 @example((np.array([0, 0, 1]), np.array([1.0, 2.0, 1.0]), 1.0, np.eye(3, dtype=bool)))
 def test_posterior_is_the_oracles(world):
@@ -259,15 +259,7 @@ def assert_exact(types, sequence, *, belief=None, rules=(legendre, legendre), bo
     assert error[worst] < bound, f"off by {error[worst]:.1e} after {after[worst]} reports"
 
 
-@pytest.mark.default_cases(
-    "identity",
-    "identity, long",
-    "ratio 1e3",
-    "nearly equal",
-    "runs of opposites",
-    "run of zeros, then hits",
-    "random, 50 pools",
-)
+@pytest.mark.default_cases("identity", "ratio 1e3", "runs of opposites", "random, 50 pools")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_many_reports(name):
     assert_exact(*FAMILIES[name])
@@ -294,7 +286,7 @@ def some_type(rng, k):
     return found
 
 
-@pytest.mark.default_cases("[0-4]", "9")
+@pytest.mark.default_cases("[0-2]")
 @pytest.mark.parametrize("seed", range(12))
 def test_a_search_for_worse(seed):
     """Random kinds of reports in runs, mixed or both, each changed some times towards a larger error."""
@@ -320,9 +312,7 @@ def test_ten_thousand_reports():
     assert_exact([[0.9, 1, 0.6], [1, 0.8, 0.95]], mixed(10_000, 1, 3))
 
 
-@pytest.mark.default_cases(
-    "identity-0.5-0.5", "identity-20.0-3.0", "ratio 1e3-1.0-0.5", "seen by the mean-20.0-3.0", "balanced-0.05-1.0"
-)
+@pytest.mark.default_cases("ratio 1e3-1.0-0.5", "seen by the mean-20.0-3.0", "balanced-0.05-1.0")
 @pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (20.0, 3.0), (2.0, 1.0), (1.0, 0.5), (0.05, 1.0)])
 @pytest.mark.parametrize("name", ["identity", "ratio 1e3", "seen by the mean", "balanced"])
 def test_many_reports_under_beta_priors(name, a, b):
@@ -357,7 +347,7 @@ def test_pool_prior_is_a_factor():
 # Shape, prefixes, impossible reports
 
 
-@pytest.mark.default_cases("mild-*", "extreme-20", "extreme-127", "extreme-192")
+@pytest.mark.default_cases("mild-20", "mild-127", "extreme-192")
 @pytest.mark.parametrize("n", [20, 30, 100, 127, 192, 384])
 @pytest.mark.parametrize("kind", ["mild", "extreme"])
 def test_posterior_of_a_prefix_has_the_same_bits(n, kind):

@@ -114,6 +114,7 @@ def test_bad_weights(weights):
 # The attack
 
 
+@pytest.mark.default_cases("one cell", "one half", "a gap", "rising")
 @every_table
 def test_posterior_is_the_integral(name):
     """One prior at a time, by adaptive quadrature cell after cell."""

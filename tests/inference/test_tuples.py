@@ -60,6 +60,7 @@ def drawn_reports(case, count, seed):
     return found
 
 
+@pytest.mark.default_cases("rs+fd grr", "rs+fd grr and oue", "rs+fd sue zero", "rs+fd oue random", "rs+rfd grr")
 @pytest.mark.parametrize("name", HIDING)
 def test_posteriors_are_those_of_the_enumeration(name):
     case, adversaries = CASES[name], adversaries_of(CASES[name].sizes)
@@ -106,19 +107,20 @@ def random_terms(count, seed, d=2, k=2):
     return [own / top for own in terms]
 
 
-@pytest.mark.default_cases("belief1")
+@pytest.mark.default_cases("60-belief1")
 @pytest.mark.parametrize("belief", [{}, {"interest": Beta(a=2.0, b=5.0), "polarization": Beta(a=8.0, b=2.0)}])
-def test_rules_that_agree_are_right(belief):
-    """Sharper than any reports of a mechanism: 120 of them, each up to 50 times as likely from one pool."""
+@pytest.mark.parametrize("count", [60, 120])
+def test_rules_that_agree_are_right(belief, count):
+    """Sharper than any reports of a mechanism: so many of them, each up to 50 times as likely from one pool."""
     attack = TupleAttack(RSFD({"a": 5, "b": 4}, epsilon=3.0), adversaries_of((5, 4), **belief))
-    terms = random_terms(120, SEED)
+    terms = random_terms(count, SEED)
     found, fine = attack.evidence(terms), attack._evidence(terms, 40)
     np.testing.assert_allclose(found, fine, atol=10 * TOLERANCE)
     # the control: the smallest rule is not enough
     assert np.abs(attack._evidence(terms, RUNGS[0]) - fine).max() > 1e-4
 
 
-@pytest.mark.default_cases("1.0-40", "6.0-60")
+@pytest.mark.default_cases("1.0-40")
 @pytest.mark.parametrize(("epsilon", "count"), [(1.0, 40), (3.0, 100), (6.0, 60)])
 def test_reports_of_a_mechanism_are_integrated(epsilon, count):
     mechanism = RSFD({"a": 8, "b": 5}, epsilon=epsilon)

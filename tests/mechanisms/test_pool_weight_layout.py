@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from cases.compiled import entry
 from numba import njit
 
-from poolscope.kernels.grouping import bucket_masses, sum_set_bits
+from poolscope.kernels import grouping
+from poolscope.kernels.grouping import sum_set_bits
 from poolscope.mechanisms.protocols import PoolWeights
 from poolscope.mechanisms.sketch import packed_layout, plain_layout
 
@@ -86,7 +88,7 @@ def test_masses_of_buckets_are_those_of_their_objects(case, layout, m):
     buckets = np.random.default_rng(3).integers(0, m, UNIVERSE).astype(np.uint32)
     made = layout(views)
     rows = made.empty(m)
-    bucket_masses(buckets, made.runs, made.weights, rows.table)
+    entry(grouping.bucket_masses)(buckets, made.runs, made.weights, rows.table)
     expected = np.zeros((m, views.width))
     np.add.at(expected, buckets, views.matrix())
     out = np.empty(views.width)

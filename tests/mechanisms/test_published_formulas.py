@@ -90,7 +90,7 @@ def test_variance_of_a_rare_object_is_the_textbooks(name, epsilon):
     assert q * (1 - q) / (p - q) ** 2 == pytest.approx(TEXTBOOK[name](mechanism, exp(epsilon)), rel=1e-10)
 
 
-@pytest.mark.default_cases("cms", "grr", "oue", "olh", "she", "l-osue", "spotme")
+@pytest.mark.default_cases("grr", "oue", "she")
 @every_count
 def test_estimate_is_unbiased_with_the_stated_variance(name):
     mechanism = estimator(name, 2.0)
@@ -113,7 +113,7 @@ LISTED = [(name, 40) for name in COUNTED if KINDS[name].listed]
 
 @pytest.mark.parametrize(
     ("name", "reports"),
-    mostly(statistical, [*LISTED, ("hcms", 8), ("cms", 300)], ("grr", 40), ("oue", 40), ("rappor", 40), ("hcms", 8)),
+    mostly(statistical, [*LISTED, ("hcms", 8), ("cms", 300)], ("grr", 40), ("oue", 40), ("hcms", 8)),
 )
 def test_simulated_counts_have_the_law_of_reports(name, reports):
     """Means and covariances of the counts, closed laws and report by report alike; a sketch by few and many reports."""
@@ -319,7 +319,7 @@ def test_subsets_are_uniform_wherever_they_start(start, included):
 # Local hashing
 
 
-@pytest.mark.default_cases("*-2", "*-7", "77777-56")
+@pytest.mark.default_cases("*-2", "*-7")
 @pytest.mark.parametrize("g", [2, 7, 56])
 @pytest.mark.parametrize("other", [1, 2, 77_777])
 def test_hashes_of_two_objects_are_independent(g, other):

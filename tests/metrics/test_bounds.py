@@ -96,7 +96,7 @@ def test_the_best_of_all_channels_from_three_pools_is_within_a_twentieth_of_the_
 
 
 @given(st.floats(0, 5), st.lists(st.floats(0, 1), min_size=1, max_size=6), st.floats(0.01, 0.49))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_no_reports_that_differ_in_how_often_they_name_a_pool_test_it_better(epsilon, rates, size):
     found = oracle.power(epsilon, rates, size)
     equal = max(oracle.power(epsilon, [rate] * len(rates), size) for rate in sizes_of_tests(len(rates), size))
@@ -141,7 +141,7 @@ def mix(one, other, x):
 
 
 @given(attacked())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_no_channel_of_that_epsilon_is_right_more_often(case):
     epsilon, prior, channels = case
     for distribution in channels:
@@ -157,7 +157,7 @@ def test_a_channel_of_a_larger_epsilon_is_right_more_often():
     assert oracle.right(channels, uniform(3)) > success_bound(1.0, 1, 1 / 3) + 0.01
 
 
-@pytest.mark.default_cases("0.3-1-60", "0.5-0.05-40", "*-0.5-7", "*-3-12")
+@pytest.mark.default_cases("0.5-0.05-40", "*-0.5-7", "*-3-12")
 @pytest.mark.parametrize(("epsilon", "n"), [(0.05, 40), (0.5, 7), (1, 60), (3, 12)])
 @pytest.mark.parametrize("best", mostly(slow, [1 / 2, 1 / 3, 0.3, 1 / 6, 0.001], 1 / 2, 0.3))
 def test_the_bound_is_at_most_that_of_any_slope_and_below_the_trade_off_curve_at_best(epsilon, n, best):
@@ -192,7 +192,7 @@ def test_more_of_anything_is_never_less_right(epsilon, other, n, m, best, second
     assert many <= 1
 
 
-@pytest.mark.default_cases("0-*", "1-*", "180-*", "10000-0.01", "10000-1")
+@pytest.mark.default_cases("0-*", "1-*", "180-*", "10000-1")
 @pytest.mark.parametrize("best", [0.01, 1 / 6, 0.5, 0.7, 1])
 @pytest.mark.parametrize("n", [0, 1, 180, 10_000])
 def test_limits(best, n):
@@ -207,7 +207,7 @@ def test_limits(best, n):
 # In a game
 
 
-def records(pools, *, memoize=False, weights=None, users=20_000):
+def records(pools, *, memoize=False, weights=None, users=8_000):
     """Users who pick from one pool nearly always, of one object each, and an adversary who knows it."""
     universe = Universe.sized(len(pools), dict.fromkeys(pools, 1))
     decided = Behavior(interest=Beta(a=1000), polarization=Beta(a=1000), pools=weights)

@@ -64,6 +64,7 @@ def test_the_share_of_nobody_is_not_known():
 
 
 @given(OUTCOMES)
+@settings(max_examples=40)
 def test_area_is_the_mean_precision_and_the_curve_holds_all_of_it(rows):
     curve = metrics.precision_curve(rows, SEED)
     correct, confidence, _ = ranked(rows, SEED)
@@ -118,12 +119,13 @@ def test_area_interval_agrees_with_a_bootstrap():
     assert (high - low) / (2 * stats.norm.isf(TAIL)) == pytest.approx(spread, rel=4 / np.sqrt(800))
 
 
-@pytest.mark.default_cases("10-False", "600-True")
+@pytest.mark.default_cases("200-10-False", "200-600-True")
 @pytest.mark.parametrize(("users", "exactly"), [(10, False), (60, False), (600, True)])
-def test_area_interval_covers_the_truth(users, exactly):
+@pytest.mark.parametrize("trials", [200, 500])
+def test_area_interval_covers_the_truth(users, exactly, trials):
     rng = np.random.default_rng([SEED, users])
     truth = 0.75  # the integral of (1 - q) (-ln q)
-    estimates = [metrics.auc_pn(calibrated(users, rng), SEED) for _ in range(500)]
+    estimates = [metrics.auc_pn(calibrated(users, rng), SEED) for _ in range(trials)]
     assert_covers([low <= truth <= high for _, low, high in estimates], exactly=exactly)
 
 
@@ -192,7 +194,7 @@ def test_calibration_curve_counts_every_user_once():
         assert confidence == pytest.approx(part["confidence"].to_numpy().mean())
 
 
-@pytest.mark.parametrize("trials", [80, pytest.param(200, marks=statistical)])
+@pytest.mark.parametrize("trials", [40, pytest.param(200, marks=statistical)])
 def test_calibrated_attack_stays_below_its_limit(trials):
     rng = np.random.default_rng(SEED)
     partitions = [calibrated(500, rng) for _ in range(trials)]
@@ -212,7 +214,7 @@ def test_miscalibrated_attack_is_found_out():
     assert brier(boastful).low > brier(honest).high
 
 
-@pytest.mark.parametrize("trials", [25, pytest.param(60, marks=statistical)])
+@pytest.mark.parametrize("trials", [12, pytest.param(60, marks=statistical)])
 def test_calibration_error_interval_covers_a_known_error(trials):
     rng = np.random.default_rng(SEED)
     truth = 1 / 6  # success with the square of the confidence: the integral of c - c^2
@@ -233,6 +235,7 @@ def test_calibration_error_of_few_who_are_all_right_stays_open():
         calibration(rows, bins=0)
 
 
+@pytest.mark.default_cases("8")
 @pytest.mark.parametrize("users", [8, 400])
 def test_brier_interval_covers_the_truth(users):
     rng = np.random.default_rng([SEED, users])

@@ -48,7 +48,7 @@ def test_published_numbers():
     assert shuffle_epsilon_closed_form(4, 100_000, 1e-6) == pytest.approx(0.5378, abs=5e-5)
 
 
-@pytest.mark.default_cases("1e-09-30-3", "1e-09-9-0.5", "0.001-30-0.01", "0.001-2-1", "0.1-9-1", "0.1-1-3")
+@pytest.mark.default_cases("1e-09-9-0.5", "0.001-30-0.01", "0.001-2-1", "0.1-9-1", "0.1-1-3")
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1, 3])
 @pytest.mark.parametrize("devices", [1, 2, 9, 30])
 @pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.1])
@@ -57,7 +57,7 @@ def test_shuffled_epsilon_is_the_least_that_has_delta(epsilon, devices, delta):
     assert_least(distributions, shuffle_epsilon(epsilon, devices, delta), delta)
 
 
-@pytest.mark.default_cases("1e-06-29-2", "0.01-29-0.5", "0.01-5-1")
+@pytest.mark.default_cases("0.01-29-0.5", "0.01-5-1")
 @pytest.mark.parametrize("epsilon", [0.5, 1, 2])
 @pytest.mark.parametrize("devices", [5, 29])
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
@@ -124,7 +124,7 @@ def kinds(mechanism):
     return [(e * one, one, one), (one, e * one, one), (p - e * one,) * 2 + (p / e - one,), (1 - p - one,) * 3]
 
 
-@pytest.mark.default_cases("grr-30-*", "oue-*", "olh-*", "hcms-*", "hr-9-2.0-*", "the-*")
+@pytest.mark.default_cases("grr-30-*", "hcms-*", "the-*")
 @pytest.mark.parametrize(("kind", "universe", "epsilon", "more"), PURE)
 def test_the_bound_of_a_mechanism_is_that_of_its_blanket(kind, universe, epsilon, more):
     mechanism = make(kind, universe, {"epsilon": epsilon, **more})
@@ -136,6 +136,7 @@ def test_the_bound_of_a_mechanism_is_that_of_its_blanket(kind, universe, epsilon
         assert found <= shuffle_epsilon(epsilon, devices, delta) * (1 + STEP)
 
 
+@pytest.mark.default_cases("0.01-3", "1e-06-3")
 @pytest.mark.parametrize("objects", [3, 4])
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
 def test_shuffled_responses_about_more_objects_are_told_apart_nearly_as_well_and_not_better(objects, delta):
@@ -167,7 +168,7 @@ def test_a_mechanism_that_is_not_pure_has_the_bound_of_its_epsilon():
 # Rounds
 
 
-@pytest.mark.default_cases("1e-06-1-6", "0.01-3-3")
+@pytest.mark.default_cases("1e-06-1-6")
 @pytest.mark.parametrize(("epsilon", "devices"), [(0.5, 4), (1, 6), (3, 3)])
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
 def test_two_rounds_are_those_of_the_product(epsilon, devices, delta):
@@ -177,9 +178,13 @@ def test_two_rounds_are_those_of_the_product(epsilon, devices, delta):
     assert largest(one, other, 0.97 * found) > delta
 
 
-def test_rounds_add_up_as_their_square_root_at_first_and_never_to_more_than_the_sum():
+@pytest.mark.slow
+def test_rounds_add_up_as_their_square_root_at_first():
     one, nine = (shuffle_epsilon(1, 2000, 1e-6, rounds=rounds) for rounds in (1, 9))
     assert 2.9 * one < nine < 3.3 * one
+
+
+def test_rounds_never_add_up_to_more_than_the_sum():
     assert shuffle_epsilon(1, 1, 1e-6, rounds=3) == pytest.approx(3, rel=1e-4)
     assert shuffle_epsilon(1000.0, 10, 1e-6, rounds=3) == 3000
 
@@ -188,7 +193,7 @@ def test_rounds_add_up_as_their_square_root_at_first_and_never_to_more_than_the_
 
 
 @given(EPSILONS, EPSILONS, st.integers(1, 10**6), st.integers(1, 10**6), st.floats(1e-12, 0.5), st.floats(1e-12, 0.5))
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=5)
 def test_more_devices_and_more_delta_hide_better(epsilon, other, devices, more, delta, larger):
     for bound in (shuffle_epsilon, shuffle_epsilon_closed_form):
         hidden = bound(min(epsilon, other), max(devices, more), max(delta, larger))
@@ -204,6 +209,7 @@ def test_the_closed_form_is_never_below(epsilon, devices, delta):
     assert shuffle_epsilon(epsilon, devices, delta) <= closed + ROUNDING
 
 
+@pytest.mark.slow
 def test_many_devices_are_those_of_the_normal_limit():
     """At 10^9 devices the sum is normal to four digits: delta is that of a Gaussian mechanism."""
     epsilon, devices, delta = 1.0, 10**9, 1e-12

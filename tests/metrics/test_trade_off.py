@@ -14,6 +14,7 @@ from poolscope.metrics.bounds import success_bound, trade_off
 ROUNDING = 1e-12
 
 
+@pytest.mark.default_cases("[012]-*", "7-1")
 @pytest.mark.parametrize("epsilon", [0.05, 1, 4])
 @pytest.mark.parametrize("n", [0, 1, 2, 7])
 def test_the_curve_is_the_envelope_of_its_tangents(epsilon, n):

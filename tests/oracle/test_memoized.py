@@ -43,6 +43,7 @@ def literally(device, reports):
     return scores
 
 
+@pytest.mark.default_cases("loloha", "dbitflip")
 @pytest.mark.parametrize("name", ["identical", "loloha", "dbitflip"])
 def test_answers_that_are_not_sent_sum_to_one(name):
     device = DEVICES[name]
@@ -57,6 +58,7 @@ def test_all_reports_of_a_trace_sum_to_one(name):
         assert sum(of_trace(device, reports, trace) for reports in product(device.reports, repeat=2)) == 1
 
 
+@pytest.mark.default_cases("identical", "rappor", "loloha", "dbitflip", "l-grr")
 @every_device
 def test_one_report_has_the_law_of_both_steps(name):
     device = DEVICES[name]
@@ -67,6 +69,7 @@ def test_one_report_has_the_law_of_both_steps(name):
         assert of_one_response(device, [report], slot) == steps
 
 
+@pytest.mark.default_cases("identical", "rappor", "loloha", "dbitflip", "l-grr")
 @every_device
 def test_the_posterior_is_one_in_the_mean(name):
     """Over all reports, weighed by how likely they are, the posterior is the prior; over pools it sums to one."""
@@ -96,6 +99,7 @@ def test_the_sum_over_tables_is_the_sum_over_traces(name):
         assert table_scores(device, reports, WITHIN, POOL_OF, 2) == pool_scores(device, reports, WITHIN, POOL_OF, 2)
 
 
+@pytest.mark.default_cases("identical", "loloha", "dbitflip")
 @pytest.mark.parametrize("name", ["identical", "l-grr", "loloha", "dbitflip"])
 def test_tables_in_floating_point_are_those_in_fractions(name):
     device = DEVICES[name]

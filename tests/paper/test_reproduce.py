@@ -156,7 +156,7 @@ def test_the_figures_of_a_folder_are_those_of_its_page(reproduced):
     assert [picture.title for picture in found] == [figure.title for figure in experiments.figures()]
     for one, other in zip(found, reproduction.pictures(done.played), strict=True):
         assert one.name == other.name
-        assert one.chart.datasets == other.chart.datasets
+        assert one.chart["datasets"] == other.chart["datasets"]
 
 
 @pytest.mark.slow

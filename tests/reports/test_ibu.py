@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cases.selection import statistical
 from cases.synthetic import SEED
 from scipy import optimize
 
@@ -54,10 +55,11 @@ def some_channel(objects=8, reports=11):
 CHANNEL_COUNTS = np.array([1000, 500, 300, 100, 50, 50, 0, 0])
 
 
-def test_a_channel_is_unbiased_with_its_errors():
+@pytest.mark.parametrize("draws", [500, pytest.param(1500, marks=statistical)])
+def test_a_channel_is_unbiased_with_its_errors(draws):
     mechanism, rng = some_channel(), np.random.default_rng(SEED)
     objects = np.repeat(np.arange(8), CHANNEL_COUNTS)
-    found = [frequencies(mechanism, mechanism.obfuscate(objects, rng)) for _ in range(1500)]
+    found = [frequencies(mechanism, mechanism.obfuscate(objects, rng)) for _ in range(draws)]
     counts = np.array([one.counts for one in found])
     assert {one.method for one in found} == {"regression"}
     assert_near(counts, CHANNEL_COUNTS, "channel")

@@ -98,6 +98,7 @@ def test_the_published_estimator_of_dbitflip(name):
         np.testing.assert_allclose(frequencies(mechanism, reports).counts, published, atol=1e-2)
 
 
+@pytest.mark.default_cases("l-osue", "dbitflip, buckets", "loloha", "pi-rappor", "l-grr")
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_estimates_are_right_and_their_errors_hold(name):
     """Over many draws of all devices: the mean is the truth, the variance the closed one; objects of a bucket are one.

@@ -20,6 +20,8 @@ from poolscope.scenario.scenario import builtin_names, builtin_text, load_scenar
 
 RETIRED = {"chrome-attribution", "chrome-rappor", "chrome-rappor-sites", "chrome-topics", "mozilla-homepages"}
 USERS, SEED = 50, 1
+WEAK = {"name": "weak", "popularity": "uniform"}
+STRONG = {"name": "strong", "popularity": "estimated", "estimate_from": 20_000}
 
 
 def mechanism_of(name):
@@ -51,7 +53,7 @@ def test_every_scenario_is_played(name):
 
 def test_the_collections_are_played_and_what_is_invented_is_said():
     found = load_scenario("apple-collections")
-    game = build_joint_game(found.replace({"attack.observations": [2], "attack.estimates": 3}), SEED, Local().map)
+    game = build_joint_game(found.replace({"attack.observations": [2], "adversary": [WEAK, STRONG]}), SEED, Local().map)
     outcomes = play_joint_block(game, range(20), SEED)
     assert set(outcomes["collection"]) == {"joint", "emojis", "domains", "without emojis", "without domains"}
     assert outcomes["confidence"].is_between(0, 1 + 1e-12).all()
@@ -121,7 +123,7 @@ def test_mail_senders_are_sketched_as_in_the_log():
 
 @pytest.mark.parametrize(("name", "epsilon", "a_day"), [("apple-quicktype", 8, 16), ("apple-health", 2, 2)])
 def test_apple_spends_as_much_a_day_as_it_says(name, epsilon, a_day):
-    spent = epsilon_of(load_scenario(name).replace({"attack.estimates": 1}).game(SEED))
+    spent = epsilon_of(load_scenario(name).replace({"adversary": [WEAK]}).game(SEED))
     assert (spent.report, spent.day) == (epsilon, a_day)
 
 

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from cases.command_line import SMALL, poolscope
 from cases.synthetic import SEED
+from cases.unshuffled import SHUFFLED, unshuffled
 from scipy import integrate, optimize
 
 from poolscope.core.errors import InputError
@@ -61,16 +62,8 @@ def small():
 
 @pytest.fixture(scope="module")
 def done(small):
-    return advise(
-        small,
-        max_exposed=0.1,
-        horizon=10,
-        max_error=0.02,
-        devices=20_000,
-        users=800,
-        seed=SEED,
-        mechanisms=["grr", "oue"],
-    )
+    with unshuffled():
+        return advise(small, max_exposed=0.1, **ASKED)
 
 
 # A case that is solvable by hand: users of two objects send two reports of randomized response
@@ -199,23 +192,16 @@ def test_a_contradicted_cap_is_not_verified_below_one_report(coin):
 
 @pytest.mark.slow
 def test_the_same_question_has_the_same_answer(small, done):
-    again = advise(small, max_exposed=0.1, **ASKED, engine=Local(threads=1)).as_json()
+    with unshuffled():
+        again = advise(small, max_exposed=0.1, **ASKED, engine=Local(threads=1)).as_json()
     facts = done.as_json()
     assert {**again, "seconds": 0} == {**facts, "seconds": 0}
 
 
 @pytest.mark.slow
 def test_a_looser_target_allows_no_smaller_epsilon(small, done):
-    loose = advise(
-        small,
-        max_exposed=0.3,
-        horizon=10,
-        max_error=0.02,
-        devices=20_000,
-        users=800,
-        seed=SEED,
-        mechanisms=["grr", "oue"],
-    )
+    with unshuffled():
+        loose = advise(small, max_exposed=0.3, **ASKED)
     for one, other in zip(done.findings, loose.findings, strict=True):
         assert one.epsilon_min == other.epsilon_min
         assert one.epsilon_max is None or one.epsilon_max.low <= other.epsilon_max.high
@@ -223,13 +209,19 @@ def test_a_looser_target_allows_no_smaller_epsilon(small, done):
 
 
 @pytest.mark.slow
-def test_bounds_are_never_below_the_attack(done):
-    found = done.recommendation
+def test_bounds_are_never_below_the_attack(small):
+    found = advise(small, max_exposed=0.1, **ASKED).recommendation
     assert found.precision.low <= found.success_bound
     assert found.shuffle_epsilon < found.shuffle_epsilon_total <= found.cap * found.shuffle_epsilon
     assert found.shuffle_epsilon < shuffle_epsilon(found.epsilon, 20_000, 1e-6), "the bound is of the mechanism"
     assert found.errors.rmse == pytest.approx(found.empirical_errors.rmse, rel=0.25)
     assert found.errors.rmse <= 0.02
+
+
+def test_the_bounds_for_a_shuffler_are_of_one_report_and_of_the_cap(done):
+    found = done.recommendation
+    assert found.cap > 1
+    assert (found.shuffle_epsilon, found.shuffle_epsilon_total) == (SHUFFLED, found.cap * SHUFFLED)
 
 
 def test_verified_users_are_shown_by_preferred_pool(small, done):
@@ -412,7 +404,7 @@ def test_the_command(tmp_path):
 def test_a_question_that_nothing_meets_ends_with_one(tmp_path):
     """And leaves what it found all the same."""
     (tmp_path / "coin.toml").write_text(COIN)
-    asked = ["--max-exposed", 0.1, "--threshold", 0.8, "--max-error", 0.012, "--devices", 2000, "--users", 200]
+    asked = ["--max-exposed", 0.1, "--threshold", 0.8, "--max-error", 0.012, "--devices", 2000, "--users", 60]
     ran = poolscope("advise", "coin.toml", *asked, "--mechanism", "grr", "--out", "out", cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (1, "")
     assert "No configuration meets both targets." in ran.stdout

@@ -143,6 +143,7 @@ def test_symmetric_collections_have_equal_shares():
     assert costs[0].low < costs[1].value < costs[0].high
 
 
+@pytest.mark.slow
 def test_a_worthless_collection_costs_nothing_and_has_the_largest_epsilon():
     """A negative control: with a link of 1/k, its reports say nothing of the attribute."""
     found = ps.advise(coins(1.0, 0.5), max_error={}, users=700, **ASKED)
@@ -320,11 +321,12 @@ def test_defaults_of_a_question():
     assert (every.prefer, every.fixes_epsilon, every.max_errors["coin0"]) == ("least-exposure", True, 0.1)
 
 
+@pytest.mark.slow
 def test_a_cap_is_in_reports_of_the_collection():
     """Two events a day, of which a quarter is reported; the other collection has neither."""
     sampled = {**coin("often", 0.9), "devices": {"reports_per_day": 4, "sampling_rate": 0.25, "cap": 3}}
     tables = coins(1.0).to_dict() | {"collection": [sampled, coin("coin", 0.9)]}
-    found = ps.advise(ps.Scenario.from_dict(tables, name="two"), max_error={}, users=100, **ASKED)
+    found = ps.advise(ps.Scenario.from_dict(tables, name="two"), max_error={}, users=40, **ASKED)
     assert [(one.cap, one.days) for one in found.collections] == [(DAYS, DAYS), (DAYS, DAYS)]
     caps = [own.devices.cap for own in found.recommended.collections]
     assert caps == [DAYS, DAYS]
@@ -436,8 +438,7 @@ def test_held_out_users_reject_what_luck_has_chosen(monkeypatch):
     assert [one.epsilon for one in first.settings] == [1.0, 1.0]
     assert (first.meets_targets, last.meets_targets) == ("no", "yes")
     assert exposed_exactly(epsilons_of(found), (1.0, 0.9)) <= TARGET
-    one, other = epsilons_of(found)
-    assert one == other < 1.0, "all levels have one factor"
+    assert epsilons_of(found)[0] == epsilons_of(found)[1] < 1.0, "all levels have one factor"
     assert "did not confirm the first allocation" in found.notes[0]
 
 
@@ -446,5 +447,4 @@ def test_held_out_users_are_others(unequal):
     last = unequal.recommendation.attempts[-1]
     assert last.exposed == unequal.recommendation.exposed_at_cap
     assert [one.epsilon for one in last.settings] == epsilons_of(unequal)
-    trial = next(iter(reversed(unequal.steps)))
-    assert trial.users < last.users
+    assert unequal.steps[-1].users < last.users

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from cases.command_line import SMALL
 from cases.synthetic import SEED
+from cases.unshuffled import unshuffled
 
 import poolscope as ps
 from poolscope.core.errors import InputError
@@ -18,8 +19,14 @@ from poolscope.workflows.advise.question import PREFERENCES, canonical_order, qu
 from poolscope.workflows.advise.setups import deployed, expand_all, names_of, order_of, parameter_notes
 from poolscope.workflows.advise.simulation import Simulator
 
-FIXED = {"horizon": 10, "threshold": 0.7, "max_error": 0.022, "devices": 2000, "users": 300, "seed": SEED}
+FIXED = {"horizon": 10, "threshold": 0.7, "max_error": 0.022, "devices": 2000, "users": 200, "seed": SEED}
 ORDERS = {"two": (["grr", "oue"], ["oue", "grr"]), "three": (["grr", "oue", "olh"], ["olh", "grr", "oue"])}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unshuffled():
+    with unshuffled():
+        yield
 
 
 def near(value, width=0.0):

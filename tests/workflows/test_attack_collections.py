@@ -172,6 +172,7 @@ FORMS = {
 }
 
 
+@pytest.mark.default_cases("milliseconds", "zone", "offset")
 @pytest.mark.parametrize("form", FORMS)
 def test_dates_of_any_form_are_one_order(files, tmp_path, form):
     found, made, _ = files

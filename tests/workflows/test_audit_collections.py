@@ -111,6 +111,7 @@ def test_the_report_shows_collections(run):
     assert (folder / "report.html").read_text() == before
 
 
+@pytest.mark.slow
 def test_the_page_says_who_is_overconfident_by_a_wrong_link(tmp_path):
     sharp = {**EMOJIS, "link": 0.65, "mechanism": {"kind": "grr", "epsilon": 7.0}, "devices": {"reports_per_day": 3}}
     believers = [

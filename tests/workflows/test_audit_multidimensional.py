@@ -100,7 +100,7 @@ def test_bounds_and_epsilons_of_the_other_kinds(tmp_path, kind):
     assert max(bounds["emoji"], bounds["domain"]) < bounds["joint"] < 1
 
 
-@pytest.mark.default_cases("spl", "rs+fd")
+@pytest.mark.default_cases("rs+fd")
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_check_enumerates_tuples_of_a_scenario(kind):
     verdict = ps.check(scenario(kind, options=OPTIONS[kind]), samples=1000, seed=1, confidence=0.9999)

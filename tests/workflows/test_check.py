@@ -27,7 +27,7 @@ SAMPLES = 10_000
 # Mechanisms that keep their promise
 
 
-@pytest.mark.default_cases("large-grr", "large-cms", "large-oue", "large-channel", "large-hr", "large-loloha")
+@pytest.mark.default_cases("large-grr", "large-oue", "large-channel")
 @pytest.mark.parametrize("name", list(KINDS))
 @pytest.mark.parametrize("size", [pytest.param(tiny, marks=pytest.mark.statistical), large])
 def test_every_mechanism_keeps_its_promise(name, size):
@@ -67,7 +67,7 @@ def test_the_lower_bound_is_one():
 
 
 def test_same_seed_same_verdict():
-    one, same, other = (check(tiny("oue"), samples=SAMPLES, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (check(tiny("oue"), samples=2000, seed=seed) for seed in (1, 1, 2))
     assert one == same
     assert one.lower_bound != other.lower_bound
 
@@ -146,7 +146,7 @@ def test_a_mechanism_that_never_flips_a_one_is_caught(universe):
     assert not verdict.shares[0].passed
 
 
-@pytest.mark.default_cases("1")
+@pytest.mark.slow
 @pytest.mark.parametrize("cohorts", [1, 64])
 def test_a_rappor_that_never_flips_a_one_is_caught(cohorts):
     honest = make("rappor", 130, {"epsilon": 2.0, "cohorts": cohorts})
@@ -156,7 +156,7 @@ def test_a_rappor_that_never_flips_a_one_is_caught(cohorts):
     assert verdict.lower_bound.epsilon > 3, "there is no finite epsilon"
 
 
-@pytest.mark.default_cases("130")
+@pytest.mark.slow
 @pytest.mark.parametrize("universe", [6, 130])
 def test_a_flip_probability_too_small_by_a_fifth_is_caught(universe):
     verdict = check(TooLittleNoise(stated=make("sue", universe, {"epsilon": 1.0})), samples=2 * SAMPLES, seed=SEED)
@@ -219,7 +219,7 @@ def test_a_stated_law_beyond_the_claim_is_caught():
     class Modest(Changed):
         epsilon = 0.5
 
-    verdict = check(Modest(stated=tiny("rappor", 2.0)), samples=SAMPLES, seed=SEED)
+    verdict = check(Modest(stated=tiny("rappor", 2.0)), samples=1000, seed=SEED)
     assert verdict.exact.epsilon == pytest.approx(2.0)
     assert "the stated distribution has ε" in sentence(verdict)
 
@@ -306,7 +306,7 @@ def scenario(tmp_path):
 
 
 def test_the_command_says_kept_or_broken(scenario, monkeypatch):
-    options = ["check", scenario, "--samples", str(SAMPLES), "--seed", "1"]
+    options = ["check", scenario, "--samples", "2000", "--seed", "1"]
     kept = CliRunner().invoke(app, options)
     assert kept.exit_code == 0, kept.output
     assert "PASS: no violation of ε = 1 detected." in " ".join(kept.output.split())
@@ -321,7 +321,7 @@ def test_the_command_says_kept_or_broken(scenario, monkeypatch):
 
 
 def test_the_table_has_what_was_found():
-    found = dict(rows(check(tiny("grr"), samples=SAMPLES, seed=1)))
+    found = dict(rows(check(tiny("grr"), samples=1000, seed=1)))
     assert found["declared ε"] == "1"
     assert found["ε of the stated likelihoods"] == "1 over all 4 possible reports"
     assert "too few objects to decide" in found["q* declared, empirical"]

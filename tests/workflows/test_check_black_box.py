@@ -57,6 +57,7 @@ def test_a_bit_that_is_never_unset_is_caught_without_a_law(name):
     assert kept.passed, kept.violations
 
 
+@pytest.mark.slow
 def test_joined_columns_show_an_honest_epsilon_too():
     verdict = check(
         Silent(stated=make("cms", 130, {"epsilon": 4.0, "m": 64, "hashes": 16})), samples=SAMPLES, seed=SEED
@@ -136,6 +137,7 @@ def test_last_bits():
 # Generators
 
 
+@pytest.mark.slow
 def test_a_generator_that_is_used_as_given_is_silent():
     verdict = check(Response(), samples=40_000, seed=SEED, confidence=0.999)
     assert verdict.passed, verdict.violations
@@ -152,6 +154,7 @@ def test_calls_that_repeat_each_other_are_caught(seeds):
     assert "\n" not in sentence(verdict)
 
 
+@pytest.mark.slow
 def test_a_clock_that_ticks_between_calls_is_seen_in_single_reports():
     verdict = check(OwnGenerator(clock(4)), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert any(reason.startswith("successive calls") for reason in verdict.violations)

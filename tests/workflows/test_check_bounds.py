@@ -21,7 +21,7 @@ SAMPLES = 10_000
 # Bounds
 
 
-@pytest.mark.default_cases("None-rates0", "0.3-rates1", "None-rates2", "0.3-rates3")
+@pytest.mark.default_cases("0.3-rates1", "None-rates2")
 @pytest.mark.parametrize("rates", [(0.1, 0.04), (0.95, 0.05), (0.02, 0.004), (0.5, 0.5)])
 @pytest.mark.parametrize("part", [None, 0.3])
 def test_a_bound_is_wrong_no_more_often_than_allowed(rates, part):
@@ -58,6 +58,7 @@ def test_a_choice_is_clear_when_counts_prove_half_of_what_they_suggest():
     assert not is_significant(np.array([0, 0]), np.array([200, 200]))
 
 
+@pytest.mark.default_cases("grr")
 @pytest.mark.parametrize("kind", ["grr", "ss"])
 def test_as_tight_as_an_auditor_who_chooses_nothing(kind):
     """At epsilon 4 a report supports one object. What is proven by counts as expected, of as many reports."""
@@ -80,6 +81,7 @@ def test_as_tight_as_an_auditor_who_chooses_nothing(kind):
 # Stated likelihoods
 
 
+@pytest.mark.default_cases("own")
 @pytest.mark.parametrize("given", [lambda own: own, lambda own: adapt(own, 5)], ids=["own", "adapted"])
 def test_a_sampler_that_does_not_fit_its_likelihood_is_caught(given):
     verdict = check(given(Response(0.3)), samples=SAMPLES, seed=SEED)
@@ -109,7 +111,7 @@ def test_every_mechanism_fits_its_likelihood(name, size):
     assert fitting.fit().passed, fitting.fit()
 
 
-@pytest.mark.parametrize("checks", mostly(statistical, [15, 100], 15))
+@pytest.mark.parametrize("checks", mostly(statistical, [5, 100], 5))
 def test_false_alarms_are_rarer_than_stated(checks):
     """Of a law that is kept, over many seeds: neither likelihood, nor p* and q*, nor generator."""
     mechanism = make("grr", 3, {"epsilon": 1.0})

@@ -31,6 +31,7 @@ from poolscope.workflows.check.sampling import (
 # What could have been found
 
 
+@pytest.mark.default_cases("0.5-0.2", "2.0-0.01")
 @pytest.mark.parametrize("rate", [0.2, 0.01])
 @pytest.mark.parametrize("claimed", [0.5, 2.0])
 def test_a_detectable_epsilon_is_found_in_nine_of_ten_tests(rate, claimed):

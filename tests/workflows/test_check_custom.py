@@ -27,6 +27,7 @@ class Response:
         return EPSILON * (np.arange(SIZE) == np.asarray(reports)[:, None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kept", "fits"), [(1.0, True), (0.3, False), (0.8, False)])
 def test_a_sampler_that_keeps_less_than_it_states_is_found(kept, fits):
     verdict = check(Response(kept), samples=20_000, seed=SEED)

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 
+import altair as alt
 import numpy as np
 import pytest
 from cases.command_line import SMALL, poolscope
@@ -16,6 +17,7 @@ from poolscope.cli.app import counts, numbers, words
 from poolscope.cli.commands import app
 from poolscope.core.errors import InputError
 from poolscope.figures.compare import _places, pareto_front
+from poolscope.figures.saving import specification
 from poolscope.game.game import play
 from poolscope.html import compare as compare_page
 from poolscope.html.compare import at_equal_error, interval_note, page_of, summary_text, write_page
@@ -235,10 +237,10 @@ def test_the_sentence_speaks_of_the_strongest_adversary(done):
 
 def test_the_figure_has_a_line_for_each_mechanism(done):
     chart = pareto_front(done.results, done.non_private, done.estimate_from)
-    chart.to_dict(validate=True)
+    alt.FacetChart.validate(specification(chart))
     names = [record.adversary for record in done.results]
-    assert chart.to_dict()["facet"]["sort"] == list(dict.fromkeys(names))
-    points = chart.datasets["rows"]
+    assert chart["facet"]["sort"] == list(dict.fromkeys(names))
+    points = chart["datasets"]["rows"]
     for adversary in set(names):
         mine = [point for point in points if point["adversary"] == adversary]
         assert list(dict.fromkeys(point["line"] for point in mine)) == ["grr", "oue", "cms", "identity"]
@@ -246,7 +248,7 @@ def test_the_figure_has_a_line_for_each_mechanism(done):
     for record, point in zip(sorted(done.results, key=lambda r: names.index(r.adversary)), points, strict=True):
         assert point["auc_pn"] == pytest.approx(record.auc_pn.value, rel=1e-4)
         assert point["rmse"] == pytest.approx(record.rmse, rel=1e-4)
-    assert [level["line"] for level in chart.datasets["levels"]] == ["random guess, 1/3", "non-private"]
+    assert [level["line"] for level in chart["datasets"]["levels"]] == ["random guess, 1/3", "non-private"]
 
 
 def test_labels_do_not_touch(done):

@@ -36,7 +36,7 @@ Response, Greedy = NAMES["Response"], NAMES["Greedy"]
 
 @pytest.fixture(scope="module")
 def done():
-    return compare(parse(SMALL, name="small"), ["grr", Response], [1, 4], users=150, seed=SEED, estimate_from=1000)
+    return compare(parse(SMALL, name="small"), ["grr", Response], [1, 4], users=80, seed=SEED, estimate_from=1000)
 
 
 def test_a_class_is_called_by_its_name_and_played_at_every_epsilon(done):
@@ -78,6 +78,7 @@ def test_a_scenario_cannot_name_code():
         parse(SMALL.replace('"cms"', '"mine:Response"'), name="small").game(0)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     (tmp_path / "small.toml").write_text(SMALL)
     (tmp_path / "mine.py").write_text(CODE)

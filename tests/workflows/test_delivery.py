@@ -154,7 +154,7 @@ def test_the_rows_of_the_local_file(place):
     assert (empty.height, empty.columns) == (0, ROWS.columns)
 
 
-@pytest.mark.default_cases("old-*", "new-sqlite")
+@pytest.mark.default_cases("old-postgresql", "old-s3", "new-sqlite", "new-duckdb")
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 @pytest.mark.parametrize("old", [True, False], ids=["old", "new"])
 def test_an_error_in_the_middle_changes_nothing(place, tmp_path, old):
@@ -241,7 +241,7 @@ def test_a_store_that_forbids_reading(monkeypatch):
                 destination_of("s3://b/t.parquet", None, options, **given)
 
 
-@pytest.mark.default_cases("sqlite", "postgresql")
+@pytest.mark.default_cases("sqlite")
 @pytest.mark.parametrize("place", DATABASES, indirect=True)
 def test_other_tables_of_a_database_stay(place):
     deliver(place, OLD)
@@ -270,7 +270,7 @@ def workflows(small, tmp_path_factory):
     return {name: (run, pl.read_parquet(folder / f"{name}.parquet")) for name, run in runs.items()}
 
 
-@pytest.mark.default_cases("sqlite", "s3")
+@pytest.mark.default_cases("sqlite")
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 def test_every_workflow_writes_the_same_rows(workflows, tmp_path, place):
     for run, expected in workflows.values():
@@ -279,7 +279,7 @@ def test_every_workflow_writes_the_same_rows(workflows, tmp_path, place):
     assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.default_cases("she", "oue")
+@pytest.mark.default_cases("she")
 @pytest.mark.parametrize("kind", ["she", "oue", "grr"])
 def test_reports_of_every_form_are_read_back(tmp_path, kind):
     """Vectors of numbers become lists or text, and give the same estimate."""

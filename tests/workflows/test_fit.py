@@ -12,7 +12,8 @@ from jsonschema import Draft202012Validator
 
 import poolscope as ps
 from poolscope.core.errors import InputError
-from poolscope.html.workflows import audit, compare
+from poolscope.html.workflows.audit import audit
+from poolscope.html.workflows.compare import compare
 from poolscope.metrics.fitted import Fitted
 from poolscope.metrics.models import json_schema
 from poolscope.scenario.interest import interest_warning, popularity_in_pools
@@ -20,7 +21,7 @@ from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows.fit import fit, fitted_scenario
 from poolscope.workflows.obfuscate import obfuscate
 
-PEOPLE = 150
+PEOPLE = 100
 GRR = "kind = 'grr'\nepsilon = 3\n"
 USERS = "[users]\nbehavior = { interest = { beta = [2, 4] }, polarization = { beta = [3, 2] } }\n"
 

@@ -178,7 +178,7 @@ def test_the_schema_holds_for_the_file(tmp_path):
 
     from poolscope.cli.schemas import schema_of
 
-    ps.sweep(SMALL, VARY, users=5, out=tmp_path / "run")
+    ps.sweep(SMALL, {"mechanism.epsilon": [1]}, users=5, out=tmp_path / "run")
     written = json.loads((tmp_path / "run" / "sweep.json").read_text())
     jsonschema.validate(written, schema_of("sweep"))
     with pytest.raises(jsonschema.ValidationError):

@@ -78,10 +78,11 @@ class JointExposure(FlatRecord):
 
     Examples
     --------
-    >>> scenario = ps.load_scenario("apple-collections").replace({"attack.observations": [3]})
+    >>> weak = {"name": "weak", "popularity": "uniform"}
+    >>> scenario = ps.load_scenario("apple-collections").replace({"adversary": [weak], "attack.observations": [3]})
     >>> summary = ps.audit(scenario, "run", users=20, seed=1, html=False)
     >>> [(one.adversary, one.n, one.exposed_at) for one in summary.collections.exposures]
-    [('weak', 3, 0.9), ('strong', 3, 0.9), ('non-private', 3, 0.9)]
+    [('weak', 3, 0.9), ('non-private', 3, 0.9)]
     """
 
     adversary: str

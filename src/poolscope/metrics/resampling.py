@@ -134,7 +134,7 @@ def difference(
     Examples
     --------
     >>> early, late = ps.metrics.select(outcomes, "strong", 10), ps.metrics.select(outcomes, "strong", 40)
-    >>> gain = ps.metrics.difference(late, early, "auc_pn", seed=1)
+    >>> gain = ps.metrics.difference(late, early, "auc_pn", seed=1, resamples=200)
     >>> gain.low > 0
     True
     """

@@ -372,8 +372,8 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
 
     Examples
     --------
-    >>> ps.load_scenario("apple-web-domains").game(seed=1).horizon
-    180
+    >>> ps.load_scenario("apple-web-domains").mechanism.epsilon
+    8.0
     >>> ps.load_scenario("apple-emoji")
     Traceback (most recent call last):
         ...

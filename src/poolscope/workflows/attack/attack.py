@@ -203,7 +203,8 @@ def attack(
     Examples
     --------
     >>> _ = open("traces.csv", "w").write("user,object\\n" + "ann,3\\n" * 30 + "bob,300\\n" * 30)
-    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> weak = {"name": "weak", "popularity": "uniform"}
+    >>> scenario = ps.load_scenario("apple-emojis").replace({"adversary": [weak]})
     >>> _ = ps.obfuscate("traces.csv", scenario, "reports.parquet", seed=1)
     >>> found = ps.attack("reports.parquet", scenario, out="posteriors.parquet")
     >>> pl.read_parquet("posteriors.parquet").columns[:5]

@@ -90,7 +90,8 @@ def attack_collections(
 
     Examples
     --------
-    >>> scenario = ps.load_scenario("apple-collections")
+    >>> weak = {"name": "weak", "popularity": "uniform"}
+    >>> scenario = ps.load_scenario("apple-collections").replace({"adversary": [weak]})
     >>> for seed, part in enumerate(scenario.parts):
     ...     _ = open(f"{part.name}.csv", "w").write("user,object\\n" + "ann,3\\n" * 30 + "bob,5\\n" * 30)
     ...     _ = ps.obfuscate(f"{part.name}.csv", part, f"{part.name}.parquet", seed=seed)
