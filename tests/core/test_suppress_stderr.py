@@ -23,3 +23,25 @@ def test_only_a_command_hushes(enabled, heard):
     assert ("a library panics" in done.stderr) is heard
     assert "we speak" in done.stderr
     assert "afterwards" in done.stderr
+
+
+ENDED = """
+import os
+from poolscope.core import suppress_stderr
+from poolscope.core.executors import engine_named
+suppress_stderr.enable()
+try:
+    with engine_named("dask"):
+        {inside}
+except KeyboardInterrupt:
+    pass
+os.write(2, b"a process that starts late\\n")
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("inside", "heard"), [("raise KeyboardInterrupt", False), ("pass", True)])
+def test_an_interrupted_engine_stays_quiet(inside, heard):
+    """As the threads of a cluster go on starting processes until the command has exited."""
+    done = subprocess.run([sys.executable, "-c", ENDED.format(inside=inside)], capture_output=True, text=True)
+    assert (done.returncode, "starts late" in done.stderr) == (0, heard)

@@ -21,7 +21,7 @@ from poolscope.core.arguments import check_integer
 from poolscope.core.arrays import Tick
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.machine import available_cores
-from poolscope.core.suppress_stderr import suppressed
+from poolscope.core.suppress_stderr import keep_suppressed, suppressed
 
 #: Names of the engines.
 ENGINES = ("local", "dask")
@@ -238,6 +238,14 @@ def engine_named(name: str | None = None, scheduler: str | None = None) -> Abstr
 
 @contextmanager
 def _quiet(engine: AbstractContextManager[Engine]) -> Iterator[Engine]:
-    """Run the engine with its processes' error streams suppressed, as each prints a traceback when it is stopped."""
-    with suppressed(), engine as own:
-        yield own
+    """Run the engine with its processes' error streams suppressed, as each prints a traceback when it is stopped.
+
+    An interrupt may leave Dask's threads starting processes until this one has exited.
+    """
+    with suppressed():
+        try:
+            with engine as own:
+                yield own
+        except BaseException:
+            keep_suppressed()
+            raise

@@ -35,6 +35,12 @@ def suppress_for_good() -> None:
         os.dup2(sys.stderr.fileno(), 2)
 
 
+def keep_suppressed() -> None:
+    """Keep file descriptor 2 suppressed when the enclosing `suppressed` ends."""
+    with _lock:
+        _state["depth"] += _state["enabled"]
+
+
 @contextmanager
 def suppressed() -> Iterator[None]:
     """Discard what is written to file descriptor 2 inside, if `enable` was called."""
