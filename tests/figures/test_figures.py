@@ -1,7 +1,11 @@
 """Figures: what they show, that they are legal Vega-Lite and the same every time, and that names stay names."""
 
+import inspect
+import pickle
 import subprocess
 import sys
+import typing
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -142,8 +146,38 @@ def test_charts_are_changed_as_altair_changes_them(every_figure, tmp_path):
             assert specification(other) != specification(chart)
         figures.save(chart.properties(title="Mine"), tmp_path / f"{name}.svg")
         assert ">Mine<" in (tmp_path / f"{name}.svg").read_text("utf-8")
+        layer = (chart.layer if "layer" in chart.to_dict() else chart.spec.layer)[0]
+        layer.mark.strokeWidth = 7
+        layer.encoding.x["axis"].title = "Mine too"
+        shown = specification(chart)
+        drawn = shown.get("spec", shown)["layer"][0]
+        assert (drawn["mark"]["strokeWidth"], drawn["encoding"]["x"]["axis"]["title"]) == (7, "Mine too")
     with pytest.raises(InputError, match="must be a picture"):
         figures.save(alt.Chart().mark_point(), tmp_path / "own.svg")
+
+
+def test_a_layer_of_a_user_keeps_its_table(every_figure, tmp_path):
+    own = alt.Chart(pl.DataFrame({"x": [0.5]})).mark_rule(color="#123456").encode(x="x:Q")
+    chart = every_figure["trade-off"]() + own
+    assert [0.5] in [[row.get("x") for row in rows] for rows in specification(chart)["datasets"].values()]
+    figures.save(chart, tmp_path / "own.svg")
+    assert "#123456" in (tmp_path / "own.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", figures.__all__)
+def test_a_figure_is_found_again_and_says_what_it_returns(name):
+    """By the processes of an executor, and by whoever reads signatures: the site of the documentation."""
+    function = getattr(figures, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+    returned = {"save": type(None)}.get(name, Any)
+    assert typing.get_type_hints(function)["return"] is returned
+    assert inspect.signature(function).return_annotation in (returned, str(None), "Any")
+
+
+@pytest.mark.parametrize("wrong", [pl.DataFrame({"n": [1]}), {"usermeta": None}, {}, None, "figure"])
+def test_what_is_no_figure_is_not_saved(wrong, tmp_path):
+    with pytest.raises(InputError, match="must be a picture"):
+        figures.save(wrong, tmp_path / "own.svg")
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -276,7 +310,7 @@ def test_names_are_values_and_no_part_of_the_grammar(name):
 
 
 def _renamed(spec, name):
-    """The specification with the name's places marked, and the hashes of altair's views left out."""
+    """The specification with the name's places marked, and the names of views left out."""
     if isinstance(spec, dict):
         return {k: _renamed(v, name) for k, v in spec.items() if k not in ("name", "views")}
     if isinstance(spec, list):

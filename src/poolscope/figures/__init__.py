@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec
 
 from poolscope.figures import charts, sweep, users
@@ -33,6 +34,10 @@ def _as_chart(figure: Callable[_P, dict[str, Any]]) -> Callable[_P, Any]:
 
         return chart_of(figure(*arguments, **options))
 
+    # of this module, where it is found again by processes, and with the result that it has
+    chart.__module__ = __name__
+    chart.__annotations__ = {**figure.__annotations__, "return": Any}
+    chart.__signature__ = signature(figure).replace(return_annotation=Any)  # type: ignore[attr-defined]
     return chart
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import cycle, islice, pairwise
-from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -138,7 +137,7 @@ def _domain(shown: Sequence[Configuration]) -> list[float]:
 def _labels(place: int, x: Spec, y: Spec, colors: dict[str, str]) -> Iterator[Layer]:
     """Yield the labels at one position, each with a background that covers lines."""
     right, up = PLACES[place]
-    align: Literal["right", "center", "left"] = ("right", "center", "left")[right + 1]
+    align = ("right", "center", "left")[right + 1]
     for own, paint in (({"stroke": style.PAPER}, {}), ({}, {"fill": style.fills(colors)})):
         text = mark(
             "text",

@@ -13,6 +13,9 @@ from poolscope.figures.grammar import Spec
 from poolscope.figures.saving import notebook_image
 from poolscope.figures.style import Picture
 
+PARTS = {"axis": alt.Axis, "legend": alt.Legend, "scale": alt.Scale}
+"""Classes of the parts of a channel."""
+
 
 class _ShownOffline:
     """A chart that a notebook shows as an image as wide as its column, without a network."""
@@ -33,9 +36,9 @@ class _Single(_ShownOffline, alt.LayerChart):
 
 # Any: what altair gives back is not worth a type of its own.
 def chart_of(picture: Picture) -> Any:
-    """Return a figure as an Altair chart, with the objects that a user would have made it of.
+    """Return a figure as an Altair chart whose parts can be changed like those of any other.
 
-    ``from_dict`` would take ten times as long, and make layers that cannot be changed like charts.
+    ``from_dict`` would take ten times as long, and make layers that are no charts.
     """
     spec = {name: value for name, value in picture.items() if name not in ("$schema", "datasets", "params")}
     spec["data"] = alt.NamedData(**spec["data"])
@@ -56,13 +59,14 @@ def _layer(spec: Spec) -> Any:
     own = {name: value for name, value in spec.items() if name not in ("data", "encoding", "transform")}
     data = alt.NamedData(**spec["data"]) if "data" in spec else alt.Undefined
     transform = [alt.FilterTransform(**one) for one in spec.get("transform", ())] or alt.Undefined
-    chart = alt.Chart(data, transform=transform, **own)
+    chart = alt.Chart(data, transform=transform, **own | {"mark": alt.MarkDef(**spec["mark"])})
     return chart.encode(**{channel: _channel(channel, one) for channel, one in spec["encoding"].items()})
 
 
 def _channel(channel: str, spec: Spec) -> Any:
     kind = channel[0].upper() + channel[1:]
-    return getattr(alt, f"{kind}Datum" if "datum" in spec else kind)(**spec)
+    parts = {name: PARTS[name](**part) if name in PARTS and part else part for name, part in spec.items()}
+    return getattr(alt, f"{kind}Datum" if "datum" in spec else kind)(**parts)
 
 
 def _param(spec: Spec) -> Any:
@@ -75,4 +79,7 @@ def picture_of(chart: Any) -> Picture:
     # apart: altair would look into every row
     bare.datasets = alt.Undefined
     picture: Picture = bare.to_dict(validate=False)
-    return picture if chart.datasets is alt.Undefined else picture | {"datasets": chart.datasets}
+    if chart.datasets is alt.Undefined:
+        return picture
+    # beside the tables of layers that a user has added, which altair has collected
+    return picture | {"datasets": picture.get("datasets", {}) | chart.datasets}

@@ -75,11 +75,11 @@ def check(form: str, width: str) -> Any:
 def _picture(chart: Any) -> Picture:
     """Return a new figure from one, or from what a user made of its Altair chart."""
     picture = chart
-    if not isinstance(chart, dict) and hasattr(chart, "to_dict"):
+    if not isinstance(chart, dict) and hasattr(chart, "usermeta"):
         from poolscope.figures.notebook import picture_of
 
         picture = picture_of(chart)
-    if not isinstance(picture, dict) or "panels" not in picture.get("usermeta", ()):
+    if not isinstance(picture, dict) or "panels" not in (picture.get("usermeta") or ()):
         raise InputError("must be a picture, as the functions of poolscope.figures make", value=chart)
     return dict(picture)
 
