@@ -240,7 +240,7 @@ def engine_named(name: str | None = None, scheduler: str | None = None) -> Abstr
 def _quiet(engine: AbstractContextManager[Engine]) -> Iterator[Engine]:
     """Run the engine with its processes' error streams suppressed, as each prints a traceback when it is stopped.
 
-    An interrupt may leave Dask's threads starting processes until this one has exited.
+    An interrupt or an error may leave Dask's threads starting processes until this one has exited.
     """
     with suppressed():
         try:

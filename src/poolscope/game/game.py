@@ -344,8 +344,8 @@ def _attacked(
     )
     if non_private:
         # before the others: its kernels compile here while another process compiles that of the posteriors
-        objects = non_private_posteriors(game.universe, sent, game.reference.belief)
-        free = evaluator.evaluate(game.reference, objects, 0.0 if adversaries else left)
+        exact = non_private_posteriors(game.universe, sent, game.reference.belief)
+        non_private_outcomes = evaluator.evaluate(game.reference, exact, 0.0 if adversaries else left)
     builtin = [adversary for adversary in adversaries if adversary.attack is None]
     found: Iterator[BlockPosteriors] = iter(())
     if builtin:
@@ -360,4 +360,4 @@ def _attacked(
             posteriors = custom_block(adversary, game.device, sent, *who, game.observations)
         yield evaluator.evaluate(adversary, posteriors, left / len(adversaries))
     if non_private:
-        yield free
+        yield non_private_outcomes

@@ -117,7 +117,7 @@ inner = njit(nogil=True, cache=True, **_NO_ENTRY, **_OPTIONS)
 #: The same, with division by zero giving infinity.
 inner_unchecked = njit(nogil=True, cache=True, error_model="numpy", **_NO_ENTRY, **_OPTIONS)
 
-#: The same, for functions that allocate or return an array.
+#: Like `inner`, for functions that allocate or return an array.
 inner_counted = njit(nogil=True, cache=True, **_NO_ENTRY)
 
 
