@@ -33,6 +33,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Measure what repeated reports under local differential privacy reveal about their sender.",
 )
