@@ -108,7 +108,7 @@ def test_annotations_are_known_at_run_time(name):
 
 def pyright(script):
     """What pyright says of a user's script, which finds this package and the libraries of this environment."""
-    pytest.importorskip("pyright")
+    pytest.importorskip("pyright", reason="pyright is not installed: pip install '.[lint]'")
     done = subprocess.run(
         [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, str(script)],
         capture_output=True,
