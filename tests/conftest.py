@@ -49,6 +49,12 @@ def _shared_kernels(tmp_path_factory):
         compile_once(tmp_path_factory.getbasetemp().parent / "kernels")
 
 
+@pytest.fixture
+def short_chains(monkeypatch):
+    """Sample tables of responses with a fifteenth of the work: for tests that do not ask how small the error is."""
+    monkeypatch.setattr("poolscope.inference.memoized.response_map_samplers.MAX_WORK", 4e6)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Keep the tests of a file together, as their fixtures are the file's, and give an idle process work of another."""

@@ -14,7 +14,7 @@ from scipy import stats
 
 from poolscope.core.randomness import user_keys
 from poolscope.devices.protocols import IdenticalReports, NoisyBits, NoisyValues, ReportLikelihood
-from poolscope.inference.memoized import chains, response_map_samplers
+from poolscope.inference.memoized import chains
 from poolscope.inference.memoized.chains import N_CHAINS, belief_of, estimate_by_chains, init_chains, memoized_posterior
 from poolscope.inference.memoized.response_map_samplers import tempered_posterior
 from poolscope.inference.memoized.state import items_of, slots_of
@@ -87,10 +87,8 @@ def values(slots):
 LAWS = [(distribution, slots) for distribution in (channel, bits, values) for slots in (APART, MIXED)]
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch):
-    """Chains over tables get less work than usual, and must say how far off that leaves them."""
-    monkeypatch.setattr(response_map_samplers, "MAX_WORK", 4e6)
+# errors are larger, and must say so
+pytestmark = pytest.mark.usefixtures("short_chains")
 
 
 def found(evidence, adversary=ORACLE, keys=KEYS):

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.memoized import attack, response_map_samplers
+from poolscope.inference.memoized import attack
 from poolscope.inference.memoized.attack import (
     CELLS,
     EXACT,
@@ -243,11 +243,10 @@ SHARING = {
 }
 
 
+@pytest.mark.usefixtures("short_chains")
 @pytest.mark.parametrize("name", SHARING)
 def test_responses_that_slots_share_are_tables(monkeypatch, name):
     """All of them where they are few; else chains, or maps to slots where two slots hardly ever share a response."""
-    # which one is asked, not how well it does
-    monkeypatch.setattr(response_map_samplers, "MAX_WORK", 4e6)
     device, method = SHARING[name]
     called = []
     for other in (tempered_posterior, allocated_posterior):

@@ -61,10 +61,8 @@ def variance_ratio(off, error):
     return low, high
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch):
-    """A tenth of the usual time: errors are larger, and must say so."""
-    monkeypatch.setattr(response_map_samplers, "MAX_WORK", 4e6)
+# errors are larger, and must say so
+pytestmark = pytest.mark.usefixtures("short_chains")
 
 
 @pytest.mark.default_cases("20-grr")

@@ -178,6 +178,7 @@ def test_long_windows_and_large_universes_take_fewer_devices(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_chains")
 def test_an_audit_tells_it(tmp_path, capsys):
     """In the terminal, on the page and in the summary, which is read again."""
     kept = "kind = 'grr'\nepsilon = 3\n[devices]\nmemoize = true\nrotate_after = 5\n"

@@ -272,6 +272,7 @@ def test_mitigations_of_a_coin(coin):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_chains")
 def test_measures_are_played_for_the_same_error(small):
     asked = {"horizon": 6, "mechanisms": MECHANISMS, "users": 150, "seed": SEED}
     found = advise(small, max_exposed=0.1, threshold=0.6, **asked, mitigations=True)

@@ -9,11 +9,20 @@ import poolscope as ps
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import Estimate
 from poolscope.reports import frequencies
-from poolscope.workflows.advise import simulation, variants
+from poolscope.workflows.advise import simulation
 from poolscope.workflows.advise.question import MEMOIZED_USERS
 from poolscope.workflows.advise.search import Trial, analytical_errors, largest_epsilon
 from poolscope.workflows.advise.simulation import Budget
 
+#: Few objects: the responses of their devices are summed, which takes a thousandth of sampling them.
+FEW = """
+[universe]
+size = 6
+pools = { a = 2, b = 1, c = 1 }
+[popularity]
+kind = "zipf"
+exponent = 1.0
+"""
 STRONG = "[[adversary]]\nname = 'strong'\npopularity = 'true'\n"
 ASKED = {"max_exposed": 0.3, "threshold": 0.6, "horizon": 4, "seed": SEED}
 
@@ -32,11 +41,10 @@ def test_users_are_as_many_as_there_is_time_for(seconds, expected):
 
 
 def advised(tmp_path, **more):
-    scenario = scenario_of(tmp_path, mechanism="kind = 'l-grr'\nepsilon = 4\n", adversaries=STRONG)
+    scenario = scenario_of(tmp_path, mechanism="kind = 'l-grr'\nepsilon = 4\n", adversaries=STRONG, base=FEW)
     return ps.advise(scenario, mechanisms=["l-grr"], **{**ASKED, **more})
 
 
-@pytest.mark.slow
 def test_few_users_are_told_and_why(tmp_path, monkeypatch):
     """And what so few cannot tell is not played: the same as whoever asks for as many, but for that."""
     monkeypatch.setattr(simulation, "_seconds_per_user", lambda simulator, kind: 60.0)
@@ -53,26 +61,15 @@ def test_few_users_are_told_and_why(tmp_path, monkeypatch):
     assert again.findings == advice.findings
 
 
-@pytest.fixture
-def few_cases(monkeypatch):
-    """Other adversaries are left out: one who knows no popularity takes a second for each user of such a device."""
-    monkeypatch.setattr(variants, "_by_knowledge", lambda *_: iter(()))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("few_cases")
 def test_quick_users_are_many_and_play_further(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "_seconds_per_user", lambda simulator, kind: 1e-4)
-    for module in (simulation, simulation):
-        monkeypatch.setattr(module, "MEMOIZED_USERS", 13)
+    monkeypatch.setattr(simulation, "MEMOIZED_USERS", 13)
     advice = advised(tmp_path, horizon=2)
     assert advice.horizon == 4
     assert advice.recommendation.users == 13
     assert "pools" in {case.about for case in advice.sensitivity}
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("few_cases")
 def test_whoever_asks_for_users_has_them_and_nobody_is_timed(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "_seconds_per_user", lambda simulator, kind: pytest.fail("timed"))
     advice = advised(tmp_path, users=15)
@@ -85,7 +82,6 @@ def trial(epsilon, users, exposed):
     return Trial(epsilon=epsilon, users=users, exposed=share, cap=Estimate(4.0, 0.0, 4.0))
 
 
-@pytest.mark.slow
 def test_what_no_interval_can_show_is_undecided(tmp_path, monkeypatch):
     """Twelve users of whom nobody is exposed may be 26 %: no further steps are tried, and no target is called met."""
     tried = []

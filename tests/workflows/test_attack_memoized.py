@@ -20,6 +20,8 @@ from poolscope.workflows.attack.one_user import attack_user
 from poolscope.workflows.attack.preparation import prepare_attack
 from poolscope.workflows.obfuscate import obfuscate
 
+pytestmark = pytest.mark.usefixtures("short_chains")
+
 KEPT = "[devices]\nmemoize = true\n"
 AGAIN = f"{KEPT}instantaneous = {{ kind = 'grr', epsilon = 4 }}\n"
 KINDS = {
