@@ -148,7 +148,8 @@ def _log_moments(a: Integers, b: Integers, x: Floats, y: Floats, weight: Floats)
     return mixed
 
 
-#: Users that a thread processes at a time: one takes a tenth of a second or more.
+#: Users that a thread processes at a time, where reports are independent to the adversary; for the other adversaries,
+#: one takes a tenth of a second or more, and an estimate of the popularity is played against by a few users only.
 CHUNK = 8
 
 #: Groups of identical reports up to which the sum is exact: 3^10 terms per pool, a tenth of a second.
@@ -221,7 +222,7 @@ class MemoizedReportsAttack:
                         error[user, count:] = found.error[0, row]
                 return PosteriorEstimate(posterior, error)
 
-            return BlockPosteriors(compute, CHUNK, sampled=True)
+            return BlockPosteriors(compute, 1, sampled=True)
 
         return [(grouped if adversary.knows_memoization else each)(adversary) for adversary in adversaries]
 
