@@ -154,10 +154,12 @@ def test_everything_that_names_the_version_agrees(tmp_path):
 
 
 @in_checkout
-def test_only_a_release_has_a_day():
+def test_a_citation_has_the_day_of_the_release():
+    """Before a release, that of the cited state."""
     changes, cited = ((ROOT / name).read_text(encoding="utf-8") for name in ("CHANGELOG.md", "CITATION.cff"))
     (day,) = re.findall(rf"(?m)^## \[{re.escape(poolscope.__version__)}\] - (.*)$", changes)
-    assert re.findall(r"(?m)^date-released: (\S+)$", cited) == ([] if day == "Unreleased" else [day])
+    (released,) = re.findall(r"(?m)^date-released: (\d{4}-\d\d-\d\d)$", cited)
+    assert day in ("Unreleased", released)
 
 
 def test_added_features_are_one_line_each():
