@@ -293,7 +293,7 @@ def play_block(
     """Return the outcomes of some users: preferences, traces, reports, likelihoods, posteriors, guesses.
 
     The engine's threads share each of these steps, so that tables of a hash function are computed once for all users of
-    the block.
+    the block, or of the group that meets the same estimate of the popularity.
     """
     engine, tick = engine or Local(threads=1), tick or (lambda _: None)
     game = calibrated(game, seed)
@@ -301,16 +301,19 @@ def play_block(
     if game.estimates == 1:
         attacked = list(_attacked(game, game.adversaries, drawn_users, game.non_private, engine, tick))
     else:
+        # first, so that its kernels compile here while another process compiles that of the posteriors
+        exact = list(_attacked(game, [], drawn_users, game.non_private, engine, lambda _: None))
         estimate = popularity_draw_of(np.arange(users.start, users.stop), game.estimates)
-        groups = []
-        for number in np.unique(estimate):
+
+        def attack_group(number: int) -> tuple[Integers, list[AttackResult]]:
             rows = np.flatnonzero(estimate == number)
-            own = [adversary.with_estimate(int(number)) for adversary in game.adversaries]
-            groups.append((rows, list(_attacked(game, own, drawn_users.some(rows), False, engine, tick))))
+            own = [adversary.with_estimate(number) for adversary in game.adversaries]
+            return rows, list(_attacked(game, own, drawn_users.some(rows), False, Local(threads=1), tick))
+
+        # a group on each thread: a group alone has too few users for all of them
+        groups = list(engine.map(attack_group, np.unique(estimate).tolist()))
         redrawn = [bool(adversary.redraws) for adversary in game.adversaries]
-        attacked = merge_groups(groups, estimate, redrawn)
-        if game.non_private:
-            attacked += _attacked(game, [], drawn_users, True, engine, lambda _: None)
+        attacked = [*merge_groups(groups, estimate, redrawn), *exact]
     return table(drawn_users.names, game.observations, attacked, recorded=game.available_users is not None)
 
 
