@@ -13,7 +13,7 @@ from poolscope.kernels.quadrature_grid import LANE, ROWS, init_grid, multiply_re
 FIRST_STAGE, MARGIN, MISSED, GROWTH = 20, 1.0, 5.0, 2.0
 
 
-@inner
+@njit(inline="always")
 def _along_g(rule_g, product, sums):
     """Compute sums (4, columns): mass of every column, and its coefficients along g."""
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
@@ -31,7 +31,7 @@ def _along_g(rule_g, product, sums):
             s3[q] += fma(xa, a, xb * b) + fma(xc, c, xd * d)
 
 
-@inner
+@njit(inline="always")
 def _along_u(rule_u, product, k, lines):
     """Compute lines (4, k * rows / ROWS): mass and coefficients along u of every ROWSth row of each pool."""
     size_u, count = np.uint64(rule_u.shape[1]), product.shape[0] // ROWS
@@ -82,7 +82,7 @@ def _required_sharpness(grid, k, degree_g, degree_u):
     return _sharpness(worst_g, degree_g), _sharpness(worst_u, degree_u)
 
 
-@njit(inline="always")
+@inner_unchecked
 def _sharpness(error, degree):
     """Return the sharpness of an integrand on which a rule that is exact to that degree has that error."""
     if error == 0.0:
@@ -90,7 +90,7 @@ def _sharpness(error, degree):
     return 0.5 * (degree + 1) ** 2 / -np.log(error) if error < 1.0 else np.inf
 
 
-@njit(inline="always")
+@inner
 def _is_sufficient(level, required_sharpness, reports, axis):
     """Return whether a level resolves that sharpness, is exact for that many reports, or is the last."""
     return (
@@ -100,7 +100,7 @@ def _is_sufficient(level, required_sharpness, reports, axis):
     )
 
 
-@njit(inline="always")
+@inner
 def _next_sufficient_level(level, required_sharpness, reports, axis):
     """Return the first level from here on that resolves the integrand."""
     while not _is_sufficient(level, required_sharpness, reports, axis):

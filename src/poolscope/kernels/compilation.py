@@ -108,6 +108,8 @@ njit_no_refcount = njit(nogil=True, cache=True, **_OPTIONS)
 #: The same, with division by zero giving infinity: a loop that divides vectorizes only without the check.
 unchecked = njit(nogil=True, cache=True, error_model="numpy", **_OPTIONS)
 
+# Numba compiles a function with each of its callers again, up to the kernel. One that has a single caller is therefore
+# inlined (`inline="always"`); small ones with several callers are not, as Numba copies their code at every call.
 _NO_ENTRY = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 #: For functions that only kernels call; a call from Python would crash (`tests/kernels/test_compilation.py`). The code

@@ -201,7 +201,7 @@ def rescale(use_exponents, grid, pool_prior, workspace):
     return (0.5 if use_exponents else smallest), use_exponents
 
 
-@inner
+@inner_unchecked
 def multiply_reports(begin, end, smallest, use_exponents, grid, pool_prior, workspace, out, log_mean):
     """Multiply reports into the products, LANE at a time; out (n + 1, k), unless empty, gets the posteriors.
 
@@ -227,7 +227,7 @@ def multiply_reports(begin, end, smallest, use_exponents, grid, pool_prior, work
     return smallest, use_exponents
 
 
-@inner
+@njit(inline="always")
 def _lane_likelihoods(t, scaled, rule_u, lane):
     """Compute the likelihoods of a lane's reports at g = 1: mean and pool, mixed by u."""
     # unsigned: signed indices cost a check of their sign
@@ -254,7 +254,7 @@ def _multiply(t, scaled, rule_g, lane, product):
             row[q] *= (fma(g, l0[q], n0) * fma(g, l1[q], n1)) * (fma(g, l2[q], n2) * fma(g, l3[q], n3))
 
 
-@inner
+@njit(inline="always")
 def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
     """Multiply as `_multiply` does, ROWS rows at a time; sums (LANE, columns) are those over g after each report."""
     l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
@@ -291,7 +291,7 @@ def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
             pa[q], pb[q], pc[q], pd[q] = a, b, c, d
 
 
-@inner_unchecked
+@njit(inline="always")
 def _write(t, size_u, sums, workspace, out, log_mean):
     """Write the posteriors of a lane from the sums over g: out (n + 1, k), NaN where all sums are zero."""
     scale = workspace.scale
