@@ -158,10 +158,11 @@ def test_charts_are_changed_as_altair_changes_them(every_figure, tmp_path):
 
 def test_a_layer_of_a_user_keeps_its_table(every_figure, tmp_path):
     own = alt.Chart(pl.DataFrame({"x": [0.5]})).mark_rule(color="#123456").encode(x="x:Q")
-    chart = every_figure["trade-off"]() + own
-    assert [0.5] in [[row.get("x") for row in rows] for rows in specification(chart)["datasets"].values()]
-    figures.save(chart, tmp_path / "own.svg")
-    assert "#123456" in (tmp_path / "own.svg").read_text("utf-8")
+    bare = alt.Chart(pl.DataFrame({"y": [1.0]})).mark_point(color="#654321")
+    for chart in (every_figure["trade-off"]() + own + bare, every_figure["trade-off"]() + (own + bare)):
+        assert [0.5] in [[row.get("x") for row in rows] for rows in specification(chart)["datasets"].values()]
+        figures.save(chart, tmp_path / "own.svg", overwrite=True)
+        assert "#123456" in (tmp_path / "own.svg").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", figures.__all__)
@@ -174,7 +175,9 @@ def test_a_figure_is_found_again_and_says_what_it_returns(name):
     assert inspect.signature(function).return_annotation in (returned, str(None), "Any")
 
 
-@pytest.mark.parametrize("wrong", [pl.DataFrame({"n": [1]}), {"usermeta": None}, {}, None, "figure"])
+@pytest.mark.parametrize(
+    "wrong", [pl.DataFrame({"n": [1]}), {"usermeta": None}, {"usermeta": {"panels": 1}}, {}, None, "figure"]
+)
 def test_what_is_no_figure_is_not_saved(wrong, tmp_path):
     with pytest.raises(InputError, match="must be a picture"):
         figures.save(wrong, tmp_path / "own.svg")

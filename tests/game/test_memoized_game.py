@@ -42,8 +42,9 @@ def game(mechanism, observations=(5, 12)):
 @pytest.mark.parametrize(
     "mechanism", [pytest.param(SKETCH, id="cms", marks=pytest.mark.slow), pytest.param(RAPPOR, id="rappor")]
 )
-def test_outcomes_are_those_of_the_attacks(mechanism):
-    """Both adversaries on the same reports, each as its function says."""
+def test_outcomes_are_those_of_the_attacks(mechanism, monkeypatch):
+    """Both adversaries on the same reports, each as its function says, some users at a time."""
+    monkeypatch.setattr(attack, "CHUNK", 3)
     outcomes = play(game(mechanism), 4, SEED)
     keys, users, traces = traces_of(4, 12)
     memory = device_of(mechanism, memoize=True)
@@ -64,7 +65,7 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
     whole = play(game(mechanism), 5, SEED, engine=Local(threads=1))
     monkeypatch.setattr(attack.MemoizedReportsAttack, "max_users", 2)
-    monkeypatch.setattr(attack, "CHUNK", 3)
+    monkeypatch.setattr(attack, "CHUNK", 1)
     assert_frame_equal(play(game(mechanism), 5, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 

@@ -111,7 +111,7 @@ def random_terms(count, seed, d=2, k=2):
 @pytest.mark.parametrize("belief", [{}, {"interest": Beta(a=2.0, b=5.0), "polarization": Beta(a=8.0, b=2.0)}])
 @pytest.mark.parametrize("count", [60, 120])
 def test_rules_that_agree_are_right(belief, count):
-    """Sharper than any reports of a mechanism: so many of them, each up to 50 times as likely from one pool."""
+    """Sharper than any reports of a mechanism: dozens, each up to 50 times as likely from one pool."""
     attack = TupleAttack(RSFD({"a": 5, "b": 4}, epsilon=3.0), adversaries_of((5, 4), **belief))
     terms = random_terms(count, SEED)
     found, fine = attack.evidence(terms), attack._evidence(terms, 40)

@@ -55,6 +55,19 @@ def test_reports_to_exposure_count_those_who_never_are():
     assert metrics.reports_to_exposure(rare).value == np.inf
 
 
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_reports_to_exposure_are_of_the_users_of_all_estimates(share):
+    groups = np.repeat(np.arange(6), 20)
+    rows = pl.DataFrame({"exposed_at_90": 1 + groups + np.arange(120) % 2, "estimate": groups})
+    found, alone = (
+        metrics.reports_to_exposure(rows, 0.9, share),
+        metrics.reports_to_exposure(rows.drop("estimate"), 0.9, share),
+    )
+    assert found.value == alone.value
+    assert found.low <= alone.low
+    assert found.high >= alone.high
+
+
 # Chance in the attack
 
 

@@ -194,7 +194,7 @@ def test_calibration_curve_counts_every_user_once():
         assert confidence == pytest.approx(part["confidence"].to_numpy().mean())
 
 
-@pytest.mark.parametrize("trials", [40, pytest.param(200, marks=statistical)])
+@pytest.mark.parametrize("trials", [80, pytest.param(200, marks=statistical)])
 def test_calibrated_attack_stays_below_its_limit(trials):
     rng = np.random.default_rng(SEED)
     partitions = [calibrated(500, rng) for _ in range(trials)]
@@ -214,7 +214,7 @@ def test_miscalibrated_attack_is_found_out():
     assert brier(boastful).low > brier(honest).high
 
 
-@pytest.mark.parametrize("trials", [12, pytest.param(60, marks=statistical)])
+@pytest.mark.parametrize("trials", [25, pytest.param(60, marks=statistical)])
 def test_calibration_error_interval_covers_a_known_error(trials):
     rng = np.random.default_rng(SEED)
     truth = 1 / 6  # success with the square of the confidence: the integral of c - c^2

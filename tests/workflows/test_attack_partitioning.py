@@ -163,7 +163,7 @@ USERS, BOUND = 44_000, 4 << 20
 
 
 def many(tmp_path, count, interleaved):
-    """A scenario, and a file of two reports of each of so many users."""
+    """A scenario, and a file of two reports of each of `count` users."""
     scenario = scenario_of(tmp_path, mechanism="identity", adversaries=WEAK, attack=ATTACK.replace("[3, 10]", "[2]"))
     rng = np.random.default_rng(SEED)
     users = np.tile(np.arange(count), 2) if interleaved else np.repeat(np.arange(count), 2)

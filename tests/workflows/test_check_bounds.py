@@ -111,7 +111,7 @@ def test_every_mechanism_fits_its_likelihood(name, size):
     assert fitting.fit().passed, fitting.fit()
 
 
-@pytest.mark.parametrize("checks", mostly(statistical, [5, 100], 5))
+@pytest.mark.parametrize("checks", mostly(statistical, [15, 100], 15))
 def test_false_alarms_are_rarer_than_stated(checks):
     """Of a law that is kept, over many seeds: neither likelihood, nor p* and q*, nor generator."""
     mechanism = make("grr", 3, {"epsilon": 1.0})

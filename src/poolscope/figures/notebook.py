@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from poolscope.figures.grammar import Spec
+from poolscope.figures.grammar import SCHEMA, Spec
 from poolscope.figures.saving import notebook_image
 from poolscope.figures.style import Picture
 
@@ -78,7 +78,7 @@ def picture_of(chart: Any) -> Picture:
     bare = chart.copy(deep=False)
     # apart: altair would look into every row
     bare.datasets = alt.Undefined
-    picture: Picture = bare.to_dict(validate=False)
+    picture: Picture = bare.to_dict(validate=False) | {"$schema": SCHEMA}
     if chart.datasets is alt.Undefined:
         return picture
     # beside the tables of layers that a user has added, which altair has collected

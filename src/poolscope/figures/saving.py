@@ -37,6 +37,9 @@ DENSITY = 300
 
 FORMATS = ("svg", "png", "pdf")
 
+SIZES = {"panels", "least", "legend", "entry"}
+"""What the layout of a figure depends on (`style._layout`): the number of panels, and sizes in pixels."""
+
 
 def save(chart: Any, path: str | PathLike[str], *, width: str = "page", overwrite: bool = False) -> None:
     """Write a figure as SVG, PNG or PDF, by the file's suffix, as wide as a paper's ``column`` or ``page``.
@@ -79,7 +82,7 @@ def _picture(chart: Any) -> Picture:
         from poolscope.figures.notebook import picture_of
 
         picture = picture_of(chart)
-    if not isinstance(picture, dict) or "panels" not in (picture.get("usermeta") or ()):
+    if not isinstance(picture, dict) or not set(picture.get("usermeta") or ()) >= SIZES:
         raise InputError("must be a picture, as the functions of poolscope.figures make", value=chart)
     return dict(picture)
 
@@ -112,9 +115,14 @@ def _converted(chart: Picture, form: str, width: str) -> bytes:
 def _for_print(spec: dict[str, Any]) -> dict[str, Any]:
     """Return a specification for print: without tooltips, on white."""
     panel = spec.get("spec", spec)
-    panel["layer"] = [layer for layer in panel["layer"] if "condition" not in layer["encoding"].get("opacity", {})]
+    panel["layer"] = [layer for layer in panel["layer"] if not _is_tooltip(layer)]
     spec["params"] = [param for param in spec.get("params", []) if "select" not in param]
     return spec | {"background": "white"}
+
+
+def _is_tooltip(layer: dict[str, Any]) -> bool:
+    """Return whether a layer has the points that show tooltips; layers that a user added may have no encoding."""
+    return "condition" in layer.get("encoding", {}).get("opacity", {})
 
 
 def _renumbered(svg: str) -> str:
@@ -155,7 +163,7 @@ def specification(chart: Any, *, text: float = SCREEN_TEXT) -> dict[str, Any]:
     spec |= {"spec": dict(spec["spec"])} if "spec" in spec else {}
     spec["config"] = config(text)
     layout = spec["usermeta"]
-    spec["usermeta"] = {name: size if name == "panels" else size * text / SCREEN_TEXT for name, size in layout.items()}
+    spec["usermeta"] = layout | {name: layout[name] * text / SCREEN_TEXT for name in SIZES - {"panels"}}
     return spec
 
 

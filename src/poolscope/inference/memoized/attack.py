@@ -148,8 +148,8 @@ def _log_moments(a: Integers, b: Integers, x: Floats, y: Floats, weight: Floats)
     return mixed
 
 
-#: Users that a thread processes at a time, where reports are independent to the adversary; for the other adversaries,
-#: one takes a tenth of a second or more, and an estimate of the popularity is played against by a few users only.
+#: Users that a thread processes at a time, where reports are independent to the adversary. Otherwise one at a time, as
+#: sampling takes a tenth of a second or more, and few users may meet an estimate of the popularity.
 CHUNK = 8
 
 #: Groups of identical reports up to which the sum is exact: 3^10 terms per pool, a tenth of a second.
