@@ -32,7 +32,8 @@ ADVERSARIES = {
 IN_SMALL_BLOCKS = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from poolscope.game import game
 from poolscope.game.game import in_order
 game.Game.block_users = 16

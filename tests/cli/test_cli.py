@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from cases.command_line import SMALL, poolscope
+from cases.platforms import posix_only
 
 from poolscope.core.errors import InputError
 from poolscope.scenario.scenario import builtin_names, load_scenario
@@ -243,6 +244,7 @@ def test_output_that_cannot_be_written_is_one_line(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@posix_only
 def test_nobody_reads_the_output(tmp_path):
     """A pipe that was closed is no error to speak of."""
     command = [sys.executable, "-m", "poolscope", "schema"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from cases.engines import scenario_text, start
+from cases.platforms import linux_only, posix_only
 from cases.selection import mostly, slow
 
 from poolscope.scenario.scenario import load_scenario
@@ -50,6 +51,7 @@ def is_at_work(process, folder):
 ENDS = [(name, how) for name in ("attack", "compare") for how in ("SIGTERM", "SIGHUP")]
 
 
+@posix_only
 @pytest.mark.parametrize(("name", "how"), mostly(slow, ENDS, ("attack", "SIGTERM")))
 def test_a_command_that_is_asked_to_end_cleans_up(folder, name, how):
     """As a cluster's time limit asks, or a terminal that is closed."""
@@ -112,6 +114,7 @@ def children(process):
 ENDS_OF_DASK = [("audit", "SIGHUP"), ("audit", "SIGINT"), ("attack", "SIGTERM")]
 
 
+@linux_only
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize(("name", "how"), mostly(slow, ENDS_OF_DASK, ("audit", "SIGINT")))

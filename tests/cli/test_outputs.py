@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from cases.platforms import posix_only
 from cases.report_files import ADVERSARIES, command, scenario_of, small_attack, write_traces
 
 from poolscope.core.errors import InputError
@@ -46,6 +47,7 @@ def unchanged(before):
     return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
+@posix_only
 @pytest.mark.parametrize(
     ("arguments", "option"),
     [
@@ -122,6 +124,7 @@ def test_all_outputs_are_checked_before_the_work(folder, capsys, monkeypatch):
     assert "--link-scores: must be another file than that of --out" in capsys.readouterr().err
 
 
+@posix_only
 def test_outputs_that_cannot_be_written(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(InputError, match="an output must be a regular file"):
@@ -161,6 +164,7 @@ def read_only(tmp_path, monkeypatch):
     return folder
 
 
+@posix_only
 def test_a_folder_that_was_there_is_left_there(tmp_path, read_only):
     with pytest.raises(PermissionError), claimed(read_only):
         pass

@@ -2,7 +2,6 @@
 
 import io
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import time
 import pytest
 from cases.command_line import PROGRESS
 from cases.engines import scenario_text
+from cases.platforms import posix_only
 from rich.progress import Progress as Bar
 
 from poolscope.cli.progress import COMPILING, _Shown, working
@@ -21,6 +21,8 @@ from poolscope.core.errors import Stopped
 
 def on_a_terminal(arguments, cwd):
     """(what is shown, exit code, seconds) of a command whose streams are a terminal."""
+    import pty  # not available everywhere
+
     ours, theirs = pty.openpty()
     started, shown = time.perf_counter(), b""
     process = subprocess.Popen(
@@ -40,6 +42,7 @@ def on_a_terminal(arguments, cwd):
     return shown.decode(), code, time.perf_counter() - started
 
 
+@posix_only
 def test_a_terminal_sees_every_stage_and_the_time_waited(tmp_path):
     (tmp_path / "small.toml").write_text(scenario_text(adversaries=("weak",), users=40))
     shown, code, seconds = on_a_terminal(["audit", "small.toml", "--out", "run"], tmp_path)
@@ -148,6 +151,7 @@ class Dying:
         time.sleep(0.01)
 
 
+@posix_only
 def test_an_end_asked_for_in_a_destructor_is_not_lost():
     def dying():
         Dying()
@@ -167,8 +171,9 @@ def heard():
         signal.signal(number, handler)
 
 
+@posix_only
 @pytest.mark.usefixtures("heard")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None)])
 def test_what_a_library_makes_of_an_interrupt_is_an_end(number):
     def reading():
         try:
@@ -200,6 +205,7 @@ with progress.working("Playing"):
 """
 
 
+@posix_only
 def test_who_hangs_in_the_attempt_to_end_is_ended():
     done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=25)
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "poolscope: stopped; nothing was written\n")

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from cases.bombs import write_bomb
 from cases.command_line import SMALL, poolscope
+from cases.platforms import linux_only
 from cases.report_files import command
 from cases.selection import mostly, slow
 
@@ -52,6 +53,7 @@ def test_it_is_a_table_as_any_other(tmp_path):
     assert pl.read_parquet(path).rows() == [(1, ["a"] * 3)]
 
 
+@linux_only
 @pytest.mark.slow
 @pytest.mark.parametrize("name", mostly(slow, ["estimate", "attack"], "attack"))
 def test_reports_are_read_in_slices(folder, name):
@@ -74,7 +76,7 @@ def test_reports_that_the_disk_cannot_hold_are_not_begun(folder):
     assert done.stderr.endswith(" are free; use fewer rows, or another disk\n")
 
 
-@pytest.mark.parametrize("limited", [False, pytest.param(True, marks=slow)])
+@pytest.mark.parametrize("limited", [False, pytest.param(True, marks=[slow, linux_only])])
 def test_traces_that_do_not_fit_are_refused(folder, limited, monkeypatch, capsys):
     """Where the machine says that memory is short, and in a process that may have no more."""
     write_bomb(folder / "bomb.parquet", ROWS, {"user": 7, "object": 3})
@@ -92,6 +94,7 @@ def test_traces_that_do_not_fit_are_refused(folder, limited, monkeypatch, capsys
     assert said.endswith("B are free; take fewer rows\n")
 
 
+@linux_only
 def test_lists_without_end_are_refused(folder):
     write_bomb(folder / "bomb.parquet", 1, {"user": 7, "text": "x"}, each=1 << 27)
     arguments = ("bomb.parquet", *EMOJIS, "--out", "traces.csv")
@@ -102,6 +105,7 @@ def test_lists_without_end_are_refused(folder):
     assert done.stderr.count("\n") == 1
 
 
+@linux_only
 def test_a_text_that_stands_in_every_row_is_not_held_for_each(folder):
     """300 posts of 10 MB, which are there once: no two hundred of them fit."""
     path = write_bomb(folder / "bomb.parquet", 300, {"user": 7, "text": "x" * 10_000_000})

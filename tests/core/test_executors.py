@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from cases.engines import read_outcomes, scenario_text, scenarios, small_blocks, start
 from cases.facts import Told
+from cases.platforms import posix_only
 from cases.report_files import WEAK, command, small_attack
 from cases.sabotage import failing, full, repair, sabotage, write_elsewhere
 from cases.selection import mostly, slow
@@ -271,6 +272,7 @@ def killing(out, client, workers, *, after):
     return thread
 
 
+@posix_only
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from cases.platforms import posix_only
 from cases.report_files import BASE, MECHANISMS, WEAK
 
 from poolscope.core.errors import InputError
@@ -66,6 +67,7 @@ READERS = {
 }
 
 
+@posix_only
 @pytest.mark.parametrize("name", READERS)
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path, monkeypatch, in_time, name):
     monkeypatch.chdir(tmp_path)
@@ -77,6 +79,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, monkeypatch, in_time, na
         read()
 
 
+@posix_only
 def test_sockets_and_devices_are_refused_and_links_followed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as bound:

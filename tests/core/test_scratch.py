@@ -1,11 +1,11 @@
 """Folders of one living process: nobody takes them while it lives, and nobody keeps them when it is dead."""
 
 import os
-import signal
 import subprocess
 import sys
 
 import pytest
+from cases.platforms import posix_only
 
 from poolscope.core.errors import InputError
 from poolscope.core.files import LOCK, locked, scratch_folder, sweep_scratch
@@ -38,8 +38,8 @@ def another(tmp_path):
         process.communicate()
 
 
-def kill(process, how=signal.SIGKILL):
-    os.kill(process.pid, how)
+def kill(process):
+    process.kill()
     process.wait()
 
 
@@ -64,6 +64,7 @@ def test_a_dead_process_leaves_nothing_to_the_next(tmp_path, another):
     assert os.listdir(tmp_path) == [os.path.basename(its_folder)]
 
 
+@posix_only
 def test_what_only_looks_like_ours_is_left_alone(tmp_path):
     """A name proves nothing: without our lock's file, or through a link, nothing is taken away."""
     support_prob_no_collision = tmp_path / "support_prob_no_collision"
@@ -93,6 +94,7 @@ def test_who_died_before_its_lock_leaves_nothing_either(tmp_path):
     assert not os.listdir(tmp_path)
 
 
+@posix_only
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_folder_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch, when):
     """Another process may sweep in that moment, before or after the lock's file is opened."""

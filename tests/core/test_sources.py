@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import zstandard
 from cases.data_sources import memory_growth
+from cases.platforms import linux_only
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -309,6 +310,7 @@ def write_many(folder, kind, rows):
     return str(path)
 
 
+@linux_only
 @pytest.mark.slow
 @pytest.mark.parametrize("time", ["", "at"])
 @pytest.mark.parametrize("kind", ["csv.gz", "jsonl", "arrow", "parquet", "sqlite", "duckdb"])

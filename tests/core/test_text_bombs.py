@@ -6,6 +6,7 @@ import sys
 import polars as pl
 import pytest
 from cases.bombs import write_bomb, write_wide_nulls
+from cases.platforms import linux_only
 from cases.report_files import small_attack
 
 from poolscope.core import machine
@@ -73,6 +74,7 @@ def table(name, value, rows, others=("value", "object", "pool", "adversary", "n"
     return pl.DataFrame([long, *(pl.Series(other, [1]).new_from_index(0, rows) for other in others)])
 
 
+@linux_only
 @pytest.mark.slow
 def test_a_category_is_not_copied_for_each_row(tmp_path):
     """Gigabytes of a name in three kilobytes: refused by every reader, in one line."""
@@ -87,6 +89,7 @@ def test_a_category_is_not_copied_for_each_row(tmp_path):
     assert said(path, ["objects"])["objects"].startswith(f"{path}: its texts would take about 10 GB of memory, ")
 
 
+@linux_only
 def test_row_groups_that_share_a_dictionary_are_decoded_one_by_one(tmp_path):
     path = write_bomb(tmp_path / "bomb.parquet", 150, {"user": "x" * 20_000_000, "value": 3}, groups=150)
     found = said(path, ["reports", "rows"])
@@ -95,6 +98,7 @@ def test_row_groups_that_share_a_dictionary_are_decoded_one_by_one(tmp_path):
     )
 
 
+@linux_only
 @pytest.mark.slow
 def test_long_names_that_alternate_are_read(tmp_path):
     """A million names of 4 kB, all of them legal: in bounded memory, whatever is made of them."""
@@ -104,6 +108,7 @@ def test_long_names_that_alternate_are_read(tmp_path):
     assert next(open_table(path).batches(["user"])).names("user").unique(maintain_order=True).to_list() == names
 
 
+@linux_only
 def test_values_of_a_fixed_length_are_decoded_some_at_a_time(tmp_path):
     path = write_bomb(tmp_path / "bomb.parquet", 3000, {"user": 1, "value": b"x" * 1_000_000})
     rule = "row 1: value must be text, or a UUID of 16 bytes, got '1000000 bytes'"

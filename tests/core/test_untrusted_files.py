@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from cases.engines import MECHANISMS, scenario_text
+from cases.platforms import posix_only
 from cases.report_files import command
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -302,6 +303,7 @@ def test_nothing_is_unpickled_or_evaluated():
                 assert "allow_pickle=False" in ast.unparse(node), path
 
 
+@posix_only
 @pytest.mark.parametrize(
     "path", ["../objects.csv", "/etc/passwd", "a/../../objects.csv", "link.csv", "inside/link.csv"]
 )

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 from cases.explorer import HOSTILE, SMALL, events, fetched, query, serving, small
+from cases.platforms import posix_only
 
 import poolscope as ps
 from poolscope.core.errors import InputError
@@ -271,6 +272,7 @@ def test_without_the_extra_a_line_says_what_to_install():
     )
 
 
+@posix_only
 @pytest.mark.slow
 def test_ctrl_c_ends_it_with_a_line():
     code = (

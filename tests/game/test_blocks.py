@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from cases.command_line import SMALL, poolscope
 from cases.engines import read_outcomes
+from cases.platforms import linux_only
 from polars.testing import assert_frame_equal
 
 from poolscope.core import machine
@@ -121,6 +122,7 @@ def test_an_attack_of_too_many_pools_is_refused(tmp_path, monkeypatch):
         attack(reports, scenario)
 
 
+@linux_only
 @pytest.mark.slow
 def test_a_run_under_a_memory_limit_has_smaller_blocks_and_the_same_outcomes(tmp_path):
     (tmp_path / "mine.toml").write_text(SMALL.replace("[3, 10]", "[3, 500]").replace("200", "6000"))

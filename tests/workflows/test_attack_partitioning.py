@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import polars as pl
 import pytest
+from cases.platforms import posix_only
 from cases.report_files import ATTACK, WEAK, scenario_of, small_attack
 from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
@@ -134,6 +135,7 @@ def test_two_names_of_one_hash_are_two_users(tmp_path, monkeypatch, memory):
     assert_frame_equal(one.sort("user", maintain_order=True), two.sort("user", maintain_order=True), check_exact=True)
 
 
+@posix_only
 def test_a_crowd_is_read_without_the_rest(tmp_path):
     """Row groups of other hashes are skipped by their statistics, and folders may be called as they like."""
     folder = tmp_path / "hive=1 [*]?"

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import polars as pl
 import pytest
+from cases.platforms import posix_only
 from cases.report_files import small_attack
 from cases.selection import mostly, slow
 
@@ -130,6 +131,7 @@ def test_an_error_leaves_nothing_behind(tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
+@posix_only
 @slow
 def test_a_killed_process_is_resumed_by_another(tmp_path):
     scenario, path = small_attack(tmp_path, adversaries=ESTIMATED)

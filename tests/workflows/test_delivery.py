@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from cases.command_line import poolscope
 from cases.data_sources import PASSWORD, QUOTED_PASSWORD, object_store, postgresql_programs, postgresql_server
+from cases.platforms import posix_only
 from cases.report_files import WEAK, small_attack
 from polars.testing import assert_frame_equal
 
@@ -192,6 +193,7 @@ def test_a_row_that_the_database_refuses_changes_nothing(place):
     same(place.read(), OLD)
 
 
+@posix_only
 @pytest.mark.parametrize("place", ["s3"], indirect=True)
 def test_an_interrupt_waits_for_the_whole_object(place, monkeypatch):
     """Polars would complete an interrupted object with the rows so far."""

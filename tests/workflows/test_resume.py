@@ -10,6 +10,7 @@ import time
 import polars as pl
 import pytest
 from cases.engines import outcome_bytes, scenario_text, small_blocks, start
+from cases.platforms import posix_only
 from cases.report_files import command
 from cases.synthetic import SEED
 from hypothesis import given, settings
@@ -58,6 +59,7 @@ def soon_gone(group):
     return False
 
 
+@posix_only
 @pytest.mark.slow
 def test_killed_at_random_times_and_resumed(scenario, undisturbed, tmp_path):
     """Between any two lines: while starting, playing, writing, renaming, summing up."""
@@ -84,6 +86,7 @@ def test_killed_at_random_times_and_resumed(scenario, undisturbed, tmp_path):
     assert set(read_manifest(out).parts) == set(undisturbed)
 
 
+@posix_only
 @pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(scenario, undisturbed, tmp_path):
     out = tmp_path / "a run"
@@ -101,6 +104,7 @@ def test_ctrl_c_says_how_to_go_on(scenario, undisturbed, tmp_path):
     assert outcome_bytes(out) == undisturbed
 
 
+@posix_only
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_ctrl_c_stops_the_workers_too(scenario, undisturbed, tmp_path):
@@ -118,6 +122,7 @@ def test_ctrl_c_stops_the_workers_too(scenario, undisturbed, tmp_path):
     assert outcome_bytes(out).keys() == read_manifest(out).parts.keys()
 
 
+@posix_only
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_a_killed_client_takes_its_workers_along(scenario, tmp_path):
@@ -361,6 +366,7 @@ def test_a_long_manifest_is_not_written_for_every_block(tmp_path, monkeypatch):
     assert len(written[-1]["parts"]) == 100
 
 
+@posix_only
 def test_a_file_and_its_name_are_flushed(tmp_path, monkeypatch):
     flushed, fsync = [], os.fsync
 

@@ -33,6 +33,7 @@ from cases.data_sources import (
     write_sqlite,
     written,
 )
+from cases.platforms import linux_only, posix_only
 from cases.report_files import WEAK, small_attack
 from polars.testing import assert_frame_equal
 
@@ -321,6 +322,7 @@ def test_nothing_is_left_where_a_database_fails_in_the_middle(small, tmp_path, s
     assert list(tmp_path.iterdir()) == []
 
 
+@posix_only
 @pytest.mark.slow
 def test_a_kill_in_the_middle_of_a_database_read_loses_nothing(small, tmp_path, server):
     """No output is there, the next run removes what was left, and its posteriors are the same."""
@@ -342,6 +344,7 @@ def test_a_kill_in_the_middle_of_a_database_read_loses_nothing(small, tmp_path, 
     assert_frame_equal(pl.read_parquet(tmp_path / "o.parquet"), small.expected, check_exact=True)
 
 
+@linux_only
 @pytest.mark.slow
 def test_memory_of_a_server_is_bounded_at_ten_times_the_data(server):
     query = "SELECT repeat('u', 180) || i AS \"user\", i AS value FROM generate_series(1, {}) i"
@@ -387,6 +390,7 @@ def test_traces_from_every_place(tmp_path):
         ps.make_traces([tmp_path / "p.csv"], out, **columns, query="SELECT 1")
 
 
+@posix_only
 def test_recorded_users_stay_within_the_folder_of_their_scenario(tmp_path):
     (tmp_path / "many").mkdir()
     (tmp_path / "many/1.parquet").symlink_to("/etc/hostname")
