@@ -76,7 +76,8 @@ def stoppable(saved_message: Callable[[], str]) -> Iterator[None]:
         nonlocal heard
         if isinstance(lost.exc_value, Ended):
             heard = False
-            signal.setitimer(signal.ITIMER_REAL, AGAIN)
+            if alarm:
+                signal.setitimer(signal.ITIMER_REAL, AGAIN)
         else:
             hook(lost)
 

@@ -65,7 +65,7 @@ def available_disk(folder: Path) -> int:
 
 def _memory_of_system() -> int | None:
     with suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
+        for line in Path("/proc/meminfo").read_text("utf-8").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) << 10
     return None
@@ -73,7 +73,7 @@ def _memory_of_system() -> int | None:
 
 def _memory_of_cgroup(files: tuple[str, str]) -> int | None:
     with suppress(OSError, ValueError):  # "max" is no number: no limit
-        limit, used = (int(Path(file).read_text()) for file in files)
+        limit, used = (int(Path(file).read_text("utf-8")) for file in files)
         return max(limit - used, 0)
     return None
 
@@ -85,6 +85,6 @@ def _memory_under_ulimit() -> int | None:
 
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         if limit != resource.RLIM_INFINITY:
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            pages = int(Path("/proc/self/statm").read_text("utf-8").split()[0])
             return max(limit - pages * resource.getpagesize(), 0)
     return None

@@ -31,7 +31,7 @@ def suppress_for_good() -> None:
     """Discard everything that is printed from here on, as by libraries at the interpreter's exit."""
     if _state["enabled"]:
         sys.stderr.flush()
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         os.dup2(sys.stderr.fileno(), 2)
 
 

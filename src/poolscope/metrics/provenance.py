@@ -209,7 +209,7 @@ def commit() -> str | None:
 def _described(root: Path) -> str | None:
     asked = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=GIT_TIMEOUT)
+        done = subprocess.run(asked, capture_output=True, encoding="utf-8", timeout=GIT_TIMEOUT)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None
