@@ -1,6 +1,7 @@
 """Folders of one living process: nobody takes them while it lives, and nobody keeps them when it is dead."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -81,9 +82,14 @@ def test_what_only_looks_like_ours_is_left_alone(tmp_path):
     assert len(list(folder.iterdir())) == 3
 
 
-def test_an_error_leaves_nothing(tmp_path):
+def test_an_error_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError), scratch_folder(tmp_path) as folder:
         (folder / "piece" / "of nothing").write_text("x")
+    assert not list(tmp_path.iterdir())
+    # where a file that is open stays, as the lock's does on Windows
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    with scratch_folder(tmp_path) as folder:
+        assert (folder / LOCK).is_file()
     assert not list(tmp_path.iterdir())
 
 

@@ -205,9 +205,7 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
                 lock = _acquired(folder / LOCK)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if lock is not None:
-            _release_and_remove(lock)
+        _remove_folder(folder, lock)
 
 
 def sweep_scratch(beside: Path) -> None:
@@ -219,8 +217,16 @@ def sweep_scratch(beside: Path) -> None:
             if not (folder / LOCK).is_file():
                 folder.rmdir()
             elif lock := _acquired(folder / LOCK):
-                shutil.rmtree(folder, ignore_errors=True)
-                _release_and_remove(lock)
+                _remove_folder(folder, lock)
+
+
+def _remove_folder(folder: Path, lock: BaseFileLock | None) -> None:
+    """Remove a scratch folder and release its lock; Windows removes the lock file only after the release."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if lock is not None:
+        _release_and_remove(lock)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _acquired(path: Path) -> BaseFileLock | None:
