@@ -135,6 +135,26 @@ def test_dask_gives_work_to_all_and_the_same_summary(dask, tmp_path):
     assert_frame_equal(play(game, 50, 0, engine=dask), play(game, 50, 0, engine=Local(threads=1)), check_exact=True)
 
 
+def test_an_interrupted_map_waits_for_one_item_of_each_thread_alone():
+    """Also where its items map others: these are not finished first."""
+    started, done = threading.Barrier(2), []
+
+    def many(_):
+        started.wait(timeout=30)
+        for _ in Local(threads=1).map(lambda item: time.sleep(0.01) or done.append(item), range(3000)):
+            pass
+
+    def interrupted(_):
+        started.wait(timeout=30)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(Local(threads=2).map(lambda work: work(None), [many, interrupted]))
+    assert len(done) < 1000
+    # a map that nothing encloses goes on
+    assert list(Local(threads=1).map(str, range(3))) == ["0", "1", "2"]
+
+
 def test_blocks_are_equal_for_all_workers(monkeypatch):
     monkeypatch.setattr(Dying, "workers", 2)
     game = build_game(parse(scenario_text(), name="drawn"), 0)

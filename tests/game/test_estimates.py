@@ -1,5 +1,6 @@
 """Groups of users who meet their own estimate of the popularity, and the intervals that follow."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,8 @@ import poolscope as ps
 from poolscope.core.randomness import redraw_keys
 from poolscope.game import game as game_module
 from poolscope.game.columns import ESTIMATE
-from poolscope.game.game import popularity_draw_of
+from poolscope.game.game import play_block, popularity_draw_of
+from poolscope.inference import independent
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import Clusters, effect_of_share
 from poolscope.reports import frequencies
@@ -72,6 +74,25 @@ def test_outcomes_do_not_depend_on_how_many_play_or_in_which_blocks(scenario, mo
     assert few.equals(many.filter(pl.col("user") < 30))
     monkeypatch.setattr(game_module, "BLOCK_BYTES", 17 * game.bytes_a_user)
     assert ps.play(game, users=80, seed=3).equals(many)
+
+
+@pytest.mark.parametrize(("users", "groups"), [(range(40, 80), 20), (range(10_240, 10_250), 1)])
+def test_all_threads_attack_whether_groups_are_many_or_few(scenario, monkeypatch, users, groups):
+    """The first posteriors wait until another thread has some to compute; every user is counted once."""
+    assert len(set(popularity_draw_of(np.array(users), 20))) == groups
+    game, attack, both, calls = scenario().game(seed=3), independent.posterior_block, threading.Barrier(2), []
+
+    def waiting(*arguments):
+        calls.append(arguments)
+        if len(calls) <= 2:
+            both.wait(timeout=30)
+        return attack(*arguments)
+
+    alone, ticks = play_block(game, users, 3, engine=ps.Local(threads=1)), []
+    monkeypatch.setattr(independent, "posterior_block", waiting)
+    monkeypatch.setattr(independent, "users_per_chunk", lambda *_: 5)
+    assert play_block(game, users, 3, ticks.append, ps.Local(threads=2)).equals(alone)
+    assert sum(ticks) == pytest.approx(len(users))
 
 
 def test_the_first_group_plays_as_if_there_were_one_estimate(scenario):

@@ -7,10 +7,11 @@ on the engine's workers, and yields the small result of each as it finishes.
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +34,14 @@ Result = TypeVar("Result")
 
 #: Blocks in flight per worker: one is running, the next is queued.
 IN_FLIGHT = 2
+
+#: In a thread of `Local.map`: the event `ended`, which is set when nobody waits for that map's results any more.
+_enclosing = threading.local()
+
+
+def _enter(ended: threading.Event) -> None:
+    """Note, in a new thread, the event that ends its map."""
+    _enclosing.ended = ended
 
 
 class Engine(Protocol):
@@ -87,12 +96,20 @@ class Local:
         check_integer("threads", self.threads, 1)
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield results as they finish, in any order; at most one item per thread is in flight."""
+        """Yield results as they finish, in any order; at most one item per thread is in flight.
+
+        A map on one thread inside a map on several ends with it, so that an interrupt waits for no more than one item.
+        """
         if self.threads == 1:
-            yield from map(function, items)
+            enclosing: threading.Event | None = getattr(_enclosing, "ended", None)
+            for item in items:
+                if enclosing is not None and enclosing.is_set():
+                    raise CancelledError
+                yield function(item)
             return
         pending: set[Future[Result]] = set()
-        with ThreadPoolExecutor(self.threads) as pool:
+        ended = threading.Event()
+        with ThreadPoolExecutor(self.threads, initializer=_enter, initargs=(ended,)) as pool:
             try:
                 for item in items:
                     pending.add(pool.submit(function, item))
@@ -105,6 +122,7 @@ class Local:
                     for future in done:
                         yield future.result()
             finally:
+                ended.set()
                 for future in pending:
                     future.cancel()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -37,6 +38,9 @@ from poolscope.population.universe import Universe
 
 #: Largest size of a block in bytes, and one over its largest share of the free memory; changes no bit.
 BLOCK_BYTES, MEMORY_SHARE = 448 << 20, 6
+
+#: Groups of users, each with its own estimate of the popularity, from which on each thread attacks groups of its own.
+GROUPS_PER_THREAD = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -293,7 +297,8 @@ def play_block(
     """Return the outcomes of some users: preferences, traces, reports, likelihoods, posteriors, guesses.
 
     The engine's threads share each of these steps, so that tables of a hash function are computed once for all users of
-    the block, or of the group that meets the same estimate of the popularity.
+    the block. Where many groups of users each meet an estimate of the popularity of their own, each thread attacks
+    groups: one has too few users for all threads.
     """
     engine, tick = engine or Local(threads=1), tick or (lambda _: None)
     game = calibrated(game, seed)
@@ -304,14 +309,20 @@ def play_block(
         # first, so that its kernels compile here while another process compiles that of the posteriors
         exact = list(_attacked(game, [], drawn_users, game.non_private, engine, lambda _: None))
         estimate = popularity_draw_of(np.arange(users.start, users.stop), game.estimates)
+        numbers = np.unique(estimate).tolist()
+        apart = len(numbers) >= GROUPS_PER_THREAD * engine.threads
+        inside, one_by_one = (Local(threads=1) if apart else engine), threading.Lock()
+
+        def count(amount: float) -> None:
+            with one_by_one:
+                tick(amount)
 
         def attack_group(number: int) -> tuple[Integers, list[AttackResult]]:
             rows = np.flatnonzero(estimate == number)
             own = [adversary.with_estimate(number) for adversary in game.adversaries]
-            return rows, list(_attacked(game, own, drawn_users.some(rows), False, Local(threads=1), tick))
+            return rows, list(_attacked(game, own, drawn_users.some(rows), False, inside, count))
 
-        # a group on each thread: a group alone has too few users for all of them
-        groups = list(engine.map(attack_group, np.unique(estimate).tolist()))
+        groups = list(engine.map(attack_group, numbers) if apart else map(attack_group, numbers))
         redrawn = [bool(adversary.redraws) for adversary in game.adversaries]
         attacked = [*merge_groups(groups, estimate, redrawn), *exact]
     return table(drawn_users.names, game.observations, attacked, recorded=game.available_users is not None)
