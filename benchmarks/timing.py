@@ -63,7 +63,7 @@ def ratio(slow: Timing, fast: Timing) -> str:
 def machine() -> str:
     """Processor, cores, load and versions."""
     model = platform.processor() or platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if os.name == "posix" else ():
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if os.name == "posix" else ():
         if line.startswith("model name"):
             model = line.split(":", 1)[1].strip()
             break

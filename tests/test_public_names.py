@@ -74,7 +74,7 @@ def test_names_are_literal_and_no_others_are_listed(space):
     home = getattr(poolscope, space) if space else poolscope
     (assigned,) = (
         node.value
-        for node in ast.parse(Path(home.__file__).read_text()).body
+        for node in ast.parse(Path(home.__file__).read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     )
     assert ast.literal_eval(assigned) == home.__all__

@@ -3,15 +3,17 @@
 from contextlib import contextmanager
 from unittest import mock
 
-#: What one report has in place of the bound.
-SHUFFLED = 0.125
+
+def stand_in(epsilon, devices, delta, rounds=1):
+    """What advice has in place of the bound: a number that depends on all that the bound depends on."""
+    return rounds * epsilon * devices * delta
 
 
-def _shuffled(mechanism, devices, delta, *, rounds=1):
-    return SHUFFLED * rounds
+def _of_mechanism(mechanism, devices, delta, *, rounds=1):
+    return stand_in(mechanism.epsilon, devices, delta, rounds)
 
 
 @contextmanager
 def unshuffled():
-    with mock.patch("poolscope.workflows.advise.advise.shuffle_epsilon_of_mechanism", _shuffled):
+    with mock.patch("poolscope.workflows.advise.advise.shuffle_epsilon_of_mechanism", _of_mechanism):
         yield

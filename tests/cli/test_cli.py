@@ -209,7 +209,7 @@ def test_bad_calls(scenario, tmp_path):
 
 
 def write_to_a_full_disk(path, text):
-    with open("/dev/full", "w") as disk:
+    with open("/dev/full", "w", encoding="utf-8") as disk:
         disk.write(text)
 
 
@@ -235,7 +235,7 @@ def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path
 
 @needs_full_disk
 def test_output_that_cannot_be_written_is_one_line(tmp_path):
-    with open("/dev/full", "w") as full:
+    with open("/dev/full", "w", encoding="utf-8") as full:
         command = [sys.executable, "-m", "poolscope", "schema"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1

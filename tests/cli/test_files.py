@@ -32,7 +32,8 @@ def test_the_oracle_through_the_command_line(tmp_path, monkeypatch, n, ending):
     Path("oracle.toml").write_text(
         f"[universe]\nobjects = 'objects.csv'\n[mechanism]\nkind = 'cms'\nepsilon = {float(example['eps'])}\n"
         f"m = {int(example['m'])}\nhash_table = 'table.npy'\n[[adversary]]\nname = 'weak'\npopularity = 'uniform'\n"
-        "[[adversary]]\nname = 'strong'\npopularity = 'given'\n"
+        "[[adversary]]\nname = 'strong'\npopularity = 'given'\n",
+        encoding="utf-8",
     )
     bits = example[f"n{n}_bits"]
     users = np.repeat([f"user {u}" for u in range(len(bits))], n).tolist()
@@ -95,7 +96,7 @@ def test_the_examples_of_the_documentation(tmp_path, monkeypatch):
     examples = dict(re.findall(r"^`([\w.]+)`\n```\w+\n(.*?)```", page, flags=re.DOTALL | re.MULTILINE))
     assert set(examples) == {"scenario.toml", "objects.csv", "traces.csv", "tuples.csv", "reports.csv"}
     for name, text in examples.items():
-        Path(name).write_text(text)
+        Path(name).write_text(text, encoding="utf-8")
     assert command("attack", "reports.csv", "--scenario", "scenario.toml", "--out", "posteriors.csv") == 0
     found = pl.read_csv("posteriors.csv")
     assert found["user"].to_list() == ["bob"] * 2 + ["ann"] * 4
@@ -103,10 +104,10 @@ def test_the_examples_of_the_documentation(tmp_path, monkeypatch):
     assert command("obfuscate", "traces.csv", "--scenario", "scenario.toml", "--out", "made.csv") == 0
     assert command("estimate", "made.csv", "--scenario", "scenario.toml", "--out", "popularity.csv") == 0
     # an estimate is a file of objects
-    Path("again.toml").write_text(examples["scenario.toml"].replace("objects.csv", "popularity.csv"))
+    Path("again.toml").write_text(examples["scenario.toml"].replace("objects.csv", "popularity.csv"), encoding="utf-8")
     assert command("attack", "made.csv", "--scenario", "again.toml", "--pools", "popularity.csv") == 0
     # objects of two collections
-    Path("tuples.toml").write_text(tuples.scenario("rs+fd").text)
+    Path("tuples.toml").write_text(tuples.scenario("rs+fd").text, encoding="utf-8")
     assert command("obfuscate", "tuples.csv", "--scenario", "tuples.toml", "--out", "sent.csv") == 0
     assert command("attack", "sent.csv", "--scenario", "tuples.toml") == 0
 
@@ -144,7 +145,7 @@ WRONG = [
     ("estimate", lambda: rewrite(pl.DataFrame.clear), "reports.parquet: must have at least one row"),
     (
         "obfuscate",
-        lambda: TRACES.write_text("user,object\na,3\nb,99\n"),
+        lambda: TRACES.write_text("user,object\na,3\nb,99\n", encoding="utf-8"),
         "traces.csv: row 2: object must be an object of the universe, a number from 0 to 29, got '99'",
     ),
     (
@@ -152,7 +153,11 @@ WRONG = [
         lambda: TRACES.write_bytes("user,object\né,3\n".encode("latin-1")),
         "traces.csv: line 2: must be UTF-8 text, got b'\\xe9'",
     ),
-    ("obfuscate", lambda: TRACES.write_text("user,item\na,3\n"), "traces.csv: must have a column 'object'"),
+    (
+        "obfuscate",
+        lambda: TRACES.write_text("user,item\na,3\n", encoding="utf-8"),
+        "traces.csv: must have a column 'object'",
+    ),
 ]
 
 
@@ -165,9 +170,9 @@ def change(**columns):
 
 
 def replace(old, new):
-    text = Path("small.toml").read_text()
+    text = Path("small.toml").read_text(encoding="utf-8")
     assert old in text
-    Path("small.toml").write_text(text.replace(old, new))
+    Path("small.toml").write_text(text.replace(old, new), encoding="utf-8")
 
 
 @pytest.mark.parametrize(("verb", "spoil", "message"), WRONG, ids=[f"{v}-{m[:50]}" for v, _, m in WRONG])
@@ -205,7 +210,7 @@ def test_an_error_in_the_last_row_leaves_what_was_there(tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full to stand for a full disk")
 def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     def full(*_):
-        with open("/dev/full", "w") as disk:
+        with open("/dev/full", "w", encoding="utf-8") as disk:
             disk.write("x")
 
     scenario, path = small_attack(tmp_path)

@@ -236,4 +236,6 @@ def test_json_of_the_commands_on_files(tmp_path):
 @pytest.mark.slow
 def test_json_of_a_reproduction(tmp_path):
     done = poolscope("reproduce", "no-hash", "--users", 20, "--out", "done", "--json", cwd=tmp_path)
-    assert json.loads(done.stdout) == json.loads(Path(tmp_path / "done" / "reproduction.json").read_text())
+    assert json.loads(done.stdout) == json.loads(
+        Path(tmp_path / "done" / "reproduction.json").read_text(encoding="utf-8")
+    )

@@ -32,8 +32,13 @@ def folder(tmp_path, monkeypatch):
     pl.DataFrame({"object": names, "pool": pools}).write_csv("pools.csv")
     pl.DataFrame({"user": ["u1", "u2"], "pool": ["a", "b"]}).write_csv("truth.csv")
     np.save("table.npy", np.arange(64 * 30).reshape(64, 30) % 32)
-    text = Path("small.toml").read_text().replace(*OBJECTS).replace("hashes = 64", "hash_table = 'table.npy'")
-    Path("small.toml").write_text(text.replace('kind = "zipf"\nexponent = 1.2', "kind = 'uniform'"))
+    text = (
+        Path("small.toml")
+        .read_text(encoding="utf-8")
+        .replace(*OBJECTS)
+        .replace("hashes = 64", "hash_table = 'table.npy'")
+    )
+    Path("small.toml").write_text(text.replace('kind = "zipf"\nexponent = 1.2', "kind = 'uniform'"), encoding="utf-8")
     write_traces(Path("traces.csv"), np.zeros((2, 3), dtype=np.int64))
     load_scenario("small.toml").universe()
     return tmp_path
@@ -94,14 +99,14 @@ def test_an_input_is_never_replaced(folder, capsys, arguments, option):
 )
 def test_what_is_there_is_replaced_only_when_asked_for(folder, capsys, arguments, option, file):
     for name in ("old.csv", "old.html"):
-        Path(name).write_text("mine")
+        Path(name).write_text("mine", encoding="utf-8")
     before = sorted(os.listdir())
     assert command(*arguments) == 2
     remedy = f"choose another with --{option}, or replace it with --overwrite"
     assert capsys.readouterr().err == f"poolscope: {file}: the output is there already; {remedy}\n"
     assert sorted(os.listdir()) == before
     assert command(*arguments, "--overwrite") == 0
-    assert Path(file).read_text() != "mine"
+    assert Path(file).read_text(encoding="utf-8") != "mine"
 
 
 def test_no_output_lies_in_the_folder_that_is_read(folder, capsys):
@@ -117,7 +122,7 @@ def test_no_output_lies_in_the_folder_that_is_read(folder, capsys):
 
 def test_all_outputs_are_checked_before_the_work(folder, capsys, monkeypatch):
     monkeypatch.setattr(attacking, "prepare_attack", None)
-    Path("old.html").write_text("mine")
+    Path("old.html").write_text("mine", encoding="utf-8")
     at = "attack", "reports.parquet", *AT, "--out", "posteriors.csv"
     assert command(*at, "--html", "old.html") == 2
     assert command(*at, "--html", "posteriors.html", "--link-scores", "./posteriors.csv") == 2

@@ -45,7 +45,7 @@ def test_only_texts_are_escaped(tmp_path):
 
 def cells(path):
     """All cells of a CSV file, as a spreadsheet reads them."""
-    with open(path, newline="") as stream:
+    with open(path, encoding="utf-8", newline="") as stream:
         return [cell for row in csv.reader(stream) for cell in row]
 
 
@@ -102,8 +102,8 @@ def test_a_story_in_csv_is_the_one_in_parquet(folder, capsys, raw):
     if not raw:
         # what was written is read again, in whatever place it belongs to
         assert set(users_of_posteriors(Path("posteriors.csv")).rows["user"]) == set(HOSTILE)
-        text = Path("small.toml").read_text().replace("'objects.csv'", "'popularity.csv'")
-        Path("again.toml").write_text(text)
+        text = Path("small.toml").read_text(encoding="utf-8").replace("'objects.csv'", "'popularity.csv'")
+        Path("again.toml").write_text(text, encoding="utf-8")
         assert command("attack", "reports.csv", "--scenario", "again.toml", "--pools", "popularity.csv") == 0
         pl.scan_csv("posteriors.csv").select("user", pl.col("guess").alias("pool")).sink_csv("truth.csv")
         assert set(read_truth("truth.csv")["user"]) == set(HOSTILE)

@@ -37,7 +37,7 @@ def in_time():
 
 
 def _scenario(text):
-    Path("mine.toml").write_text(text)
+    Path("mine.toml").write_text(text, encoding="utf-8")
     return load_scenario("mine.toml")
 
 
@@ -89,7 +89,7 @@ def test_sockets_and_devices_are_refused_and_links_followed(tmp_path, monkeypatc
     Path("zero.csv").symlink_to("/dev/zero")
     with pytest.raises(InputError, match=r"zero\.csv: must be a regular file, is a device"):
         open_table("zero.csv")
-    Path("real.csv").write_text("user\na\n")
+    Path("real.csv").write_text("user\na\n", encoding="utf-8")
     Path("link.csv").symlink_to("real.csv")
     assert open_table("link.csv").files == (Path("link.csv"),)
 

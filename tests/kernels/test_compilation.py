@@ -151,15 +151,21 @@ def test_no_inner_kernel_is_used_outside_of_kernels():
     """A call from Python would crash; tests call them through `cases.compiled.entry`."""
     inner = inner_functions()
     assert "multiply_reports" in inner["poolscope.kernels.quadrature_grid"]
-    package = Path(poolscope.__file__).parent
+    package, tests = Path(poolscope.__file__).parent, Path(__file__).parent.parent
     used = set()
-    for path in [*package.rglob("*.py"), *Path(__file__).parent.parent.rglob("*.py")]:
+    for path in [*package.rglob("*.py"), *tests.rglob("*.py"), *(tests.parent / "benchmarks").glob("*.py")]:
         text = path.read_text(encoding="utf-8")
         # a module that does not name the package of the kernels imports none of them
         if path.parent == package / "kernels" or "poolscope.kernels" not in text:
             continue
         tree = ast.parse(text)
-        names, modules = set(), {}
+        names, modules, functions = set(), {}, [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        compiled = {
+            id(node)
+            for function in functions
+            if "njit" in {ast.unparse(decorator) for decorator in function.decorator_list}
+            for node in ast.walk(function)
+        }
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module in inner:
                 names |= {alias.name for alias in node.names} & inner[node.module]
@@ -174,5 +180,6 @@ def test_no_inner_kernel_is_used_outside_of_kernels():
             and isinstance(node.value, ast.Name)
             and node.attr in modules.get(node.value.id, ())
         }
-        used |= {(path.name, name) for name in names | attributes}
+        called = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in names and id(n) not in compiled}
+        used |= {(path.name, name) for name in called | attributes}
     assert not used

@@ -135,7 +135,7 @@ def test_partitions_are_columns_and_times(small, tmp_path, ending):
 @pytest.mark.parametrize("ending", ["", "gz", "zst"])
 def test_standard_input(small, tmp_path, monkeypatch, kind, ending):
     data = compressed(written(small.frame, kind), ending)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
     same(small, tmp_path, "-")
 
 
@@ -424,7 +424,7 @@ def test_the_guide_runs_as_it_is_written(small, tmp_path, monkeypatch):
     """Its commands on files and databases, and its Python."""
     page = (Path(__file__).parents[2] / "docs/guides/sources.md").read_text()
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.toml").write_text(Path(small.scenario.file).read_text())
+    (tmp_path / "mine.toml").write_text(Path(small.scenario.file).read_text(encoding="utf-8"))
     (tmp_path / "logs").mkdir()
     small.frame.write_parquet("reports.parquet")
     for name in ("monday.csv.gz", "tuesday.csv.gz", "logs/a.jsonl.zst"):

@@ -209,7 +209,10 @@ def commit() -> str | None:
 def _described(root: Path) -> str | None:
     asked = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        done = subprocess.run(asked, capture_output=True, encoding="utf-8", timeout=GIT_TIMEOUT)
+        # what it complains of is in the language and encoding of the system
+        done = subprocess.run(
+            asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", timeout=GIT_TIMEOUT
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None

@@ -369,7 +369,7 @@ def _padded(kind: Any) -> int:
     if isinstance(kind, pl.Array):
         return kind.size * max(8, _padded(kind.inner))
     if isinstance(kind, pl.Struct):
-        return sum([_padded(field.dtype) for field in kind.fields])
+        return sum(_padded(field.dtype) for field in kind.fields)
     return _padded(kind.inner) if isinstance(kind, pl.List) else 0
 
 
