@@ -76,8 +76,9 @@ def test_a_story_ends_in_the_posterior_of_the_library(folder):
         mine = story.table.filter(pl.col("adversary") == adversary.name)
         expected = posterior(mechanism, own, adversary)
         assert np.allclose(mine.select("^posterior\\..*$").to_numpy(), expected[1:], atol=1e-9)
-        likely = np.exp(mine.select("^evidence\\..*$").to_numpy())
-        assert np.allclose(likely.mean(axis=1), 1), "the evidence is against the mean of the pools"
+        factors = np.exp(mine.select("^log_bayes_factor\\..*$").to_numpy())
+        assert factors.shape == expected[1:].shape
+        assert np.allclose(factors.mean(axis=1), 1), "a Bayes factor is against the mean of the pools"
     assert pl.read_csv(path / "story.csv").shape == story.table.shape
 
 
