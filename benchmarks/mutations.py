@@ -6,15 +6,17 @@
 Each change of benchmarks/mutations.toml is made in a copy of the tree, never in the tree itself. A change that a test
 notices is killed, another survives; the exit code is the number of changes that are not killed. `--selection` has the
 marks of the tests that run, as pytest's `-m`: the default selection where it is not given, and all tests where it is
-empty. `--record` notes the verdicts in a CSV file, in which a change has one row; `--remaining` tries those that
-the record does not have as killed by the tests of the list. `--limit` is in seconds of processor time, so that a busy
-machine changes no verdict. In the end the tests that killed a change run once more without any.
+empty. `--record` notes the verdicts in a CSV file, in which a change has one row. `--remaining` tries the changes that
+the record does not have as killed, or has with another text or other tests. `--limit` is in seconds of processor time,
+so that a busy machine changes no verdict. In the end the tests that killed a change run once more without any.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -57,7 +59,7 @@ KILLED, SURVIVED, UNDECIDED = "killed", "survived", "undecided"
 PATIENCE = 15
 
 #: Columns of a record.
-COLUMNS = ("name", "verdict", "selection", "test")
+COLUMNS = ("name", "checksum", "verdict", "selection", "test")
 
 #: Where the compiled code is.
 KERNELS = Path("src", "poolscope", "kernels")
@@ -71,6 +73,12 @@ class Mutation(NamedTuple):
     old: str
     new: str
     tests: list[str]
+
+    @property
+    def checksum(self) -> str:
+        """What a verdict is about: another text or other tests may have another verdict."""
+        tried = json.dumps([self.file, self.old, self.new, self.tests])
+        return hashlib.sha256(tried.encode()).hexdigest()[:12]
 
     def apply(self, tree: Path) -> None:
         """Change the file, in which the old text must stand once."""
@@ -198,7 +206,8 @@ def note(path: Path, mutation: Mutation, verdict: Verdict, selection: str | None
     """Note a verdict in a record, in place of an earlier one."""
     rows = recorded(path)
     marks = {None: "default", "": "all"}.get(selection, selection)
-    rows[mutation.name] = dict(zip(COLUMNS, (mutation.name, verdict.name, marks, verdict.test), strict=True))
+    values = mutation.name, mutation.checksum, verdict.name, marks, verdict.test
+    rows[mutation.name] = dict(zip(COLUMNS, values, strict=True))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -206,9 +215,9 @@ def note(path: Path, mutation: Mutation, verdict: Verdict, selection: str | None
 
 
 def is_killed(mutation: Mutation, rows: dict[str, dict[str, str]]) -> bool:
-    """Say whether a record has a change as killed, by one of its tests."""
-    row = rows.get(mutation.name, {"verdict": ""})
-    return row["verdict"] == KILLED and any(row["test"].startswith(test) for test in mutation.tests)
+    """Say whether a record has a change as killed, with the text and the tests that it has in the list."""
+    row = rows.get(mutation.name)
+    return row is not None and (row["checksum"], row["verdict"]) == (mutation.checksum, KILLED)
 
 
 def main() -> int:
