@@ -1,8 +1,8 @@
 """The default selection leaves out what takes long, and no command, mechanism or kind of test."""
 
+import ast
 import fnmatch
-import re
-import types
+import functools
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,8 @@ from poolscope.mechanisms import MECHANISMS
 
 TESTS = Path(__file__).parent
 
-#: What runs a command, in the tests' process or in one of its own.
-RUNNERS = {"called", "command", "poolscope", "start", "on_a_terminal", "subprocess", "app"}
+#: What runs a command, in the tests' process or in one of its own: functions whose first argument is its name.
+RUNNERS = {"called", "command", "poolscope", "start"}
 
 #: Files of which all tests are marked, each with the file whose tests by default are about the same.
 LEFT_OUT = {
@@ -48,23 +48,31 @@ def by_default(items):
     return [item for item in items if not marked(item)]
 
 
-def constants(code):
-    """Strings of a function and of the functions inside it."""
-    for value in code.co_consts:
-        if isinstance(value, str):
-            yield value
-            # the program of a process of its own
-            yield from re.findall(r"'poolscope', '([\w-]+)'", value)
-        elif isinstance(value, tuple):
-            yield from (part for part in value if isinstance(part, str))
-        elif isinstance(value, types.CodeType):
-            yield from constants(value)
+def first_word(call):
+    """Name of the command that a call runs, where it stands there."""
+    name = getattr(call.func, "id", getattr(call.func, "attr", None))
+    arguments = call.args
+    if name == "invoke" and len(arguments) == 2 and isinstance(arguments[1], ast.List):
+        arguments = arguments[1].elts
+    elif name not in RUNNERS:
+        return None
+    return arguments[0].value if arguments and isinstance(arguments[0], ast.Constant) else None
+
+
+def first_words(tree):
+    return {first_word(node) for node in ast.walk(tree) if isinstance(node, ast.Call)} - {None}
+
+
+@functools.cache
+def functions_of(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def commands_run(items):
-    """Names of commands that stand in tests that run one."""
-    functions = {item.function.__code__ for item in items}
-    return {name for code in functions if RUNNERS & set(code.co_names) for name in constants(code)} & set(ORDER)
+    """Names of commands that tests run."""
+    functions = [functions_of(item.path)[item.function.__name__] for item in items]
+    return set().union(*map(first_words, functions)) & set(ORDER)
 
 
 def mechanisms_tried(items):
@@ -76,8 +84,14 @@ def mechanisms_tried(items):
 def test_every_command_is_run_by_default(items):
     assert commands_run(by_default(items)) == set(ORDER)
     assert commands_run([item for item in items if marked(item)]) < set(ORDER), "the negative control"
-    some = [item for item in by_default(items) if "figures" not in set(constants(item.function.__code__))]
-    assert commands_run(some) == set(ORDER) - {"figures"}, "the negative control"
+    some = [item for item in by_default(items) if "fit" not in commands_run([item])]
+    assert commands_run(some) == set(ORDER) - {"fit"}, "the negative control"
+
+
+def test_only_the_first_word_is_a_command():
+    """Neither a folder of that name nor a test that runs another command is a run of it."""
+    calls = 'called("rerun", copy / "compare"), CliRunner().invoke(app, ["sweep", "audit"]), print("check")'
+    assert first_words(ast.parse(calls)) == {"rerun", "sweep"}
 
 
 def test_every_mechanism_is_tried_by_default(items):

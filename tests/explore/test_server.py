@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from urllib.parse import quote, urlencode
 
 import pytest
+from cases.command_line import poolscope
 from cases.explorer import HOSTILE, SMALL, events, fetched, query, serving, small
 from cases.platforms import posix_only
 
@@ -260,16 +261,27 @@ def test_posteriors_list_their_users(tmp_path):
         assert [(row["n"], row["confidence"]) for row in growth] == [(5, 0.55), (20, 0.7)]
 
 
-def test_without_the_extra_a_line_says_what_to_install():
-    code = (
-        "import sys; sys.modules['uvicorn'] = None; sys.argv = ['poolscope', 'explore', '--no-browser'];"
-        "from poolscope.cli.commands import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+def test_without_the_extra_a_line_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    # imported again, and then taken away again
+    monkeypatch.delitem(sys.modules, "poolscope.explore.server")
+    done = poolscope("explore", "--no-browser", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.strip() == (
         "poolscope: the explorer needs starlette and uvicorn; install them with: pip install 'poolscope[explore]'"
     )
+
+
+def test_the_command_prints_its_address_and_its_end(monkeypatch, tmp_path):
+    def interrupted(running, sockets):
+        running._ready()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server, "_warm", lambda explorer: None)
+    monkeypatch.setattr(server.Server, "run", interrupted)
+    done = poolscope("explore", "--no-browser", cwd=tmp_path)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\S{32}/\nPress Ctrl-C to stop\.\n", done.stdout)
+    assert (done.returncode, done.stderr) == (0, "poolscope: explorer stopped\n")
 
 
 @posix_only
