@@ -12,11 +12,14 @@ import pytest
 from cases.command_line import PROGRESS
 from cases.engines import scenario_text
 from cases.platforms import posix_only
+from cases.report_files import command
 from rich.progress import Progress as Bar
 
 from poolscope.cli.progress import COMPILING, _Shown, working
 from poolscope.cli.terminal import Terminal
 from poolscope.core.errors import Stopped
+from poolscope.workflows.traces import extract
+from poolscope.workflows.traces.extract import make_traces
 
 
 def on_a_terminal(arguments, cwd):
@@ -116,31 +119,24 @@ def test_a_quick_run_prints_no_line(capfd, monkeypatch):
     assert logged(capfd, monkeypatch, lambda work: work.begin(10), interval=5.0) == []
 
 
-def test_a_command_prints_its_lines_to_the_error_stream_alone(tmp_path):
-    asked = [
-        "traces",
-        "traces.csv",
-        "--universe",
-        "objects.csv",
-        "--user",
-        "user",
-        "--object",
-        "object",
-        "--out",
-        "t.csv",
-    ]
+def test_a_command_prints_its_lines_to_the_error_stream_alone(tmp_path, capfd, monkeypatch):
+    def slowly(*arguments, **options):
+        time.sleep(0.2)
+        return make_traces(*arguments, **options)
+
+    monkeypatch.setattr("poolscope.cli.progress.LOG_INTERVAL", 0.02)
+    monkeypatch.setattr(extract, "make_traces", slowly)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "traces.csv").write_text("user,object\n" + "ann,3\nbob,4\n" * 200)
     (tmp_path / "objects.csv").write_text("object,pool\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(6)))
-    code = (
-        "import sys, poolscope.cli.progress; poolscope.cli.progress.LOG_INTERVAL = 0.02;"
-        f"sys.argv = ['poolscope', *{asked!r}]; from poolscope.cli.commands import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    lines = done.stderr.splitlines()
+    options = ["--universe", "objects.csv", "--user", "user", "--object", "object", "--out", "t.csv"]
+    assert command("traces", "traces.csv", *options) == 0
+    printed = capfd.readouterr()
+    lines = printed.err.splitlines()
     assert lines
     assert all(PROGRESS.fullmatch(f"{line}\n") for line in lines)
-    assert "poolscope: " not in done.stdout
+    assert printed.out
+    assert "poolscope: " not in printed.out
 
 
 class Dying:
