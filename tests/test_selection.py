@@ -75,6 +75,13 @@ def commands_run(items):
     return set().union(*map(first_words, functions)) & set(ORDER)
 
 
+def starts_cluster(item):
+    """By a fixture of `test_executors.py`, or as Dask's own classes are called."""
+    keywords = ast.walk(functions_of(item.path)[item.function.__name__])
+    own = any(isinstance(keyword, ast.keyword) and keyword.arg == "n_workers" for keyword in keywords)
+    return own or bool({"dask", "one_worker"} & set(item.fixturenames))
+
+
 def mechanisms_tried(items):
     """Names of mechanisms that are parameters of the conformance suite."""
     suite = [item for item in items if item.path.name == "test_conformance.py" and hasattr(item, "callspec")]
@@ -103,6 +110,12 @@ def test_every_mechanism_is_tried_by_default(items):
 @pytest.mark.parametrize("kind", ["browser", "cluster"])
 def test_every_kind_of_test_runs_by_default(items, kind):
     assert any(any(item.iter_markers(kind)) for item in by_default(items))
+
+
+def test_what_starts_a_cluster_is_marked(items):
+    starting = [item for item in items if starts_cluster(item)]
+    assert {item.path.name for item in starting} >= {"test_executors.py", "test_custom_attack.py"}
+    assert [item.nodeid for item in starting if not any(item.iter_markers("cluster"))] == []
 
 
 def test_a_file_with_marked_tests_has_others(items):

@@ -129,6 +129,7 @@ def test_what_dask_cannot_send_is_refused_in_one_line():
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.cluster
 @pytest.mark.slow
 def test_dask_changes_no_bit():
     distributed = pytest.importorskip("distributed")

@@ -114,6 +114,7 @@ def test_posteriors_are_those_of_the_game(tmp_path, kind):
     assert found["confidence_mcse"].filter(same).equals(played["confidence_mcse"].filter(same))
 
 
+@pytest.mark.cluster
 @pytest.mark.slow
 def test_on_a_cluster_as_here(tmp_path):
     """Reports go through the workers' files as masses do."""
