@@ -65,23 +65,20 @@ def test_what_cannot_be_made_is_an_error(tmp_path, old, new):
         mutation.apply(tmp_path)
 
 
-@pytest.mark.parametrize(("value", "killed"), [(2, "killed"), (1, "survived")])
-def test_a_mistake_that_a_test_notices_is_killed(tmp_path, monkeypatch, value, killed):
+def test_a_mistake_that_a_test_notices_is_killed(tmp_path, monkeypatch):
     """And taken back."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "some.py").write_text("X, Y = 1, 1\n")
     (tmp_path / "tests" / "test_some.py").write_text("from some import X\n\ndef test_one():\n    assert X == 1\n")
-    mutation = MUTATIONS.Mutation(
-        name="some", file="src/some.py", old="1, 1", new=f"{value}, 3", tests=["tests/test_some.py"]
-    )
+    mutation = MUTATIONS.Mutation("some", file="src/some.py", old="1, 1", new="2, 3", tests=["tests/test_some.py"])
     # the plugins of this environment take longer to import than the test to run
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
     before = (tmp_path / "src" / "some.py").stat().st_mtime_ns
     verdict = MUTATIONS.tried(mutation, tmp_path, None)
-    assert verdict.name == killed
-    assert ("test_some.py::test_one" in verdict.test) is (killed == "killed")
+    assert verdict.name == "killed"
+    assert verdict.test.endswith("test_some.py::test_one")
     assert (tmp_path / "src" / "some.py").read_text() == "X, Y = 1, 1\n"
     assert (tmp_path / "src" / "some.py").stat().st_mtime_ns == before
 
@@ -103,10 +100,20 @@ def test_compiled_code_that_a_change_may_be_in_is_removed(tmp_path):
     assert {path.name.partition(".")[0] for path in cache.iterdir()} == {"other"}
 
 
-def test_tests_that_take_too_long_decide_nothing(tmp_path, monkeypatch):
-    ended = subprocess.CompletedProcess([], MUTATIONS.OUT_OF_TIME[0])
+@pytest.mark.parametrize(
+    ("code", "verdict"), [(MUTATIONS.PASSED, "survived"), *((code, "undecided") for code in MUTATIONS.OUT_OF_TIME)]
+)
+def test_tests_that_pass_kill_nothing_and_those_that_take_too_long_decide_nothing(tmp_path, monkeypatch, code, verdict):
+    ended = subprocess.CompletedProcess([], code, stdout="1 passed")
     monkeypatch.setattr(MUTATIONS.subprocess, "run", lambda *arguments, **options: ended)
-    assert MUTATIONS.notices(tmp_path, LISTED[0], None, 1) == ("undecided", "")
+    assert MUTATIONS.notices(tmp_path, LISTED[0], None, 1) == (verdict, "")
+
+
+def test_tests_that_cannot_be_run_are_an_error(tmp_path, monkeypatch):
+    ended = subprocess.CompletedProcess([], 4, stdout="no such file", stderr="")
+    monkeypatch.setattr(MUTATIONS.subprocess, "run", lambda *arguments, **options: ended)
+    with pytest.raises(SystemExit, match=r"pytest could not run tests/.*\n.*no such file"):
+        MUTATIONS.notices(tmp_path, LISTED[0], None, 1)
 
 
 def test_a_record_has_the_last_verdict_of_every_change(tmp_path):

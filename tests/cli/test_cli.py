@@ -254,17 +254,6 @@ def test_nobody_reads_the_output(tmp_path):
     assert audit.wait() == 1
 
 
-def test_help_imports_nothing_heavy(tmp_path):
-    code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom poolscope.cli.commands import app\n"
-        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
-        "heavy = {'numpy', 'numba', 'polars', 'altair', 'scipy', 'pydantic', 'tomlkit'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_library_speaks_of_arguments_and_the_command_of_options(scenario, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").touch()

@@ -30,7 +30,7 @@ from poolscope.core.executors import Local, engine_named
 from poolscope.game import blocks as parts
 from poolscope.game.game import play
 from poolscope.scenario.build import build_game
-from poolscope.scenario.scenario import load_scenario, parse
+from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.audit.audit import audit
 from poolscope.workflows.audit.run_folder import read_manifest
@@ -385,12 +385,6 @@ def test_workers_of_another_version_are_refused(one_worker, monkeypatch):
     monkeypatch.setattr(engine_dask, "__version__", "9.9.9")
     with pytest.raises(InputError, match=r"the workers must have this version, got \['0\."):
         engine_dask._check_workers(one_worker.client)
-
-
-def test_the_help_is_light():
-    code = "import sys, poolscope.cli.commands, poolscope.core.executors; assert 'distributed' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-    assert load_scenario("apple-emojis").name == "apple-emojis"
 
 
 @pytest.mark.cluster

@@ -55,14 +55,15 @@ def test_a_folder_in_use_is_refused_until_its_process_is_dead(tmp_path, another)
 
 
 def test_a_dead_process_leaves_nothing_to_the_next(tmp_path, another):
-    living, its_folder = another("scratch_folder")
-    dead, left = another("scratch_folder")
-    kill(dead)
-    assert os.path.isdir(left)
+    process, its_folder = another("scratch_folder")
     with scratch_folder(tmp_path) as own:
         assert {path.name for path in tmp_path.iterdir()} == {own.name, os.path.basename(its_folder)}
-    assert living.poll() is None
+    assert process.poll() is None
+    kill(process)
     assert os.listdir(tmp_path) == [os.path.basename(its_folder)]
+    with scratch_folder(tmp_path) as own:
+        assert os.listdir(tmp_path) == [own.name]
+    assert os.listdir(tmp_path) == []
 
 
 @posix_only

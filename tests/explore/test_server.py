@@ -212,13 +212,6 @@ def test_the_address_of_a_link_carries_its_state(monkeypatch):
     assert [address.partition("/#")[2] for address in addresses] == [quote('{"seed":4}')] * 2
 
 
-def test_the_server_listens_before_the_game_is_imported():
-    """Which takes most of the time of a start."""
-    code = "import sys, poolscope.explore.server; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert not {"numba", "altair", "polars", "scipy", "poolscope.game.game"} & set(done.stdout.split())
-
-
 def test_a_story_is_told_by_any_adversary(address):
     for adversary in ("weak", HOSTILE[0]):
         _, _, text = fetched(address + query("story", START, user=4, adversary=adversary))

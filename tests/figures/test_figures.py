@@ -2,7 +2,6 @@
 
 import inspect
 import pickle
-import subprocess
 import sys
 import typing
 from typing import Any
@@ -11,7 +10,6 @@ import altair as alt
 import numpy as np
 import polars as pl
 import pytest
-from cases.command_line import SMALL
 from cases.synthetic import POOLS, SEED, attack, game
 
 from poolscope import figures, metrics
@@ -342,36 +340,6 @@ def test_files_need_vl_convert_and_say_so(every_figure, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(Exception, match=r"need vl-convert; install it with: pip install 'poolscope\[figures\]'"):
         figures.save(every_figure["density"](), tmp_path / "a.svg")
-
-
-def test_an_audit_and_its_page_load_nothing_that_is_slow_and_not_needed():
-    slow = "{'altair', 'vl_convert', 'pandas', 'scipy.stats', 'scipy.optimize', 'scipy.interpolate'}"
-    check = f"import sys, poolscope.cli.audit, poolscope.html.audit; sys.exit(str({slow} & set(sys.modules) or ''))"
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
-    assert done.stderr.strip() == ""
-
-
-ONCE = """
-import runpy, sys
-sys.argv = ["poolscope", "audit", *sys.argv[1:]]
-try:
-    runpy.run_module("poolscope", run_name="__main__")
-except SystemExit as end:
-    assert not end.code
-assert "altair" not in sys.modules
-import polars as pl, poolscope as ps
-ps.figures.trade_off_curves(ps.metrics.trade_off(1.0, 7).table().with_columns(n=7))
-assert "altair" in sys.modules
-"""
-
-
-def test_an_audit_draws_its_report_without_altair(tmp_path):
-    """Importing it takes longer than drawing; only who asks for a chart waits for it."""
-    (tmp_path / "small.toml").write_text(SMALL)
-    audit = (str(tmp_path / "small.toml"), "--users", "20", "--out", str(tmp_path / "run"))
-    done = subprocess.run([sys.executable, "-c", ONCE, *audit], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "precision" in (tmp_path / "run" / "report.html").read_text("utf-8")
 
 
 def test_the_trade_off_has_every_corner_and_few_of_a_long_curve():

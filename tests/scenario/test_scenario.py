@@ -1,8 +1,6 @@
 import json
 import math
 import pickle
-import subprocess
-import sys
 import tomllib
 
 import numpy as np
@@ -271,12 +269,6 @@ def test_the_built_in_scenario_of_recorded_users_needs_a_folder():
     assert (found.universe().size, found.universe().k) == (2780, 6)
     with pytest.raises(InputError, match=r"poolscope scenarios recorded-emojis > mine\.toml"):
         found.resolve(found.users.traces, place="users.traces")
-
-
-def test_importing_is_light():
-    code = "import sys, poolscope.scenario.scenario; print({'numpy', 'polars', 'scipy'} & set(sys.modules))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set()"
 
 
 def test_pools_weighted_by_popularity_leave_out_the_neutral_pool():
