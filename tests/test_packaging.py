@@ -3,6 +3,7 @@
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 import tarfile
 import tomllib
@@ -98,8 +99,46 @@ def test_every_supported_python_is_tested():
     named = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if re.search(r":: 3\.\d+$", line)]
     suite = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))["jobs"]["suite"]
     assert suite["strategy"]["matrix"]["python"] == named
-    assert f"for version in {' '.join(named)}; do" in (ROOT / ".ci/interpreters").read_text(encoding="utf-8")
+    assert f"${{PYTHONS:-{' '.join(named)}}}" in (ROOT / ".ci/interpreters").read_text(encoding="utf-8")
     assert PROJECT["project"]["requires-python"] == f">={named[0]}"
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]
+    steps = jobs["build"]["steps"]
+    (installed,) = [step["with"]["python-version"] for step in steps if "python-version" in step.get("with", {})]
+    (required,) = [step["env"]["PYTHONS"] for step in steps if ".ci/release" in step.get("run", "")]
+    assert sorted(installed.split()) == required.split() == named
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Run a script of .ci on a machine whose pyenv has no Python 3, and which has these versions beside it."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name in ("bash", "dirname", "grep", "paste"):
+        (commands / name).symlink_to(shutil.which(name))
+
+    def run(script, *versions, **environment):
+        for name, text in {"pyenv": "2.7.18", **{f"python{version}": f"/at/{version}" for version in versions}}.items():
+            (commands / name).write_text(f"#!{commands}/bash\necho {text}\n", encoding="utf-8")
+            (commands / name).chmod(0o755)
+        command, variables = [ROOT / ".ci" / script, tmp_path / "dist"], {"PATH": str(commands), **environment}
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@in_checkout
+@pytest.mark.skipif(sys.platform == "win32", reason="the scripts of .ci are for a POSIX shell")
+def test_a_release_is_used_on_every_python_that_it_asks_for(machine):
+    for script in ("interpreters", "release", "pythons"):
+        assert "no supported Python is installed" in machine(script).stderr
+        assert machine(script).returncode == 1
+    found = machine("interpreters", "3.11", "3.13")
+    assert (found.returncode, found.stdout) == (0, "3.11 /at/3.11\n3.13 /at/3.13\n")
+    assert machine("interpreters", PYTHONS="3.13").stdout == "3.13 /at/3.13\n"
+    for script in ("interpreters", "release", "pythons"):
+        refused = machine(script, PYTHONS="3.13 3.14")
+        assert refused.returncode == 1
+        assert refused.stderr == "Python 3.14: not installed, not tried\n"
 
 
 @in_checkout
