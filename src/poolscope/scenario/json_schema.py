@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
+from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from poolscope.core.validation import NUMBER
+from poolscope.core.validation import INFINITIES, NUMBER
 from poolscope.devices.registry import MECHANISMS
 from poolscope.scenario.collection_tables import RANDOMIZERS
 from poolscope.scenario.scenario import Scenario
-from poolscope.scenario.tables import FILE_PARAMETERS
+from poolscope.scenario.tables import FILE_PARAMETERS, Count, Epsilon
 
-#: Declared type of a parameter -> its values in TOML; infinity is a number there, and "inf" in JSON.
+
+class _Schema(GenerateJsonSchema):
+    """Infinity is a number in TOML, and "inf" in JSON; names have no titles, which pydantic makes of them."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def float_schema(self, schema: Any) -> dict[str, Any]:
+        found: dict[str, Any] = super().float_schema(schema)
+        if {"maximum", "exclusiveMaximum"} & set(found):
+            return found
+        if not schema.get("allow_inf_nan", True):
+            return {**found, "maximum": sys.float_info.max}
+        bounded = {"minimum", "exclusiveMinimum"} & set(found)
+        return {"anyOf": [found, {"enum": ["inf"] if bounded else list(INFINITIES)}]}
+
+
+#: Declared type of a parameter -> its values in TOML.
 TYPES: dict[str, dict[str, Any]] = {
     "float": NUMBER,
-    "int": {"type": "integer"},
+    "int": TypeAdapter(Count).json_schema(),
     "str": {"type": "string"},
     "bool": {"type": "boolean"},
 }
 
-
-class _Schema(GenerateJsonSchema):
-    """Without the titles that pydantic makes of names."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
+EPSILON = TypeAdapter(Epsilon).json_schema(schema_generator=_Schema)
 
 
 def scenario_schema() -> dict[str, Any]:
@@ -75,8 +89,12 @@ def mechanism_schema(kind: str) -> dict[str, Any]:
 def _values(name: str, parameter: inspect.Parameter) -> dict[str, Any]:
     if name in FILE_PARAMETERS:
         return {"type": "string", "description": "A file, relative to the scenario's folder."}
+    if name == "seed":  # the only integer that is no count
+        return {"type": "integer", "default": parameter.default}
     declared = str(parameter.annotation).removesuffix(" | None")
     known = TYPES.get(getattr(parameter.annotation, "__name__", declared)) or TYPES.get(declared, {})
+    if name.partition("_")[0] == "epsilon":
+        known = EPSILON
     if parameter.default in (None, inspect.Parameter.empty):
         return known
     return {**known, "default": parameter.default}

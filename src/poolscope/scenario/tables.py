@@ -65,6 +65,7 @@ def _form(value: object) -> str:
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Epsilon = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Name = Annotated[str, Field(min_length=1)]
 ProbabilityBelowOne = Annotated[float, Field(ge=0, lt=1)]
@@ -166,11 +167,15 @@ def set_key(kind: type[TomlTable] | None, tables: dict[str, Any], key: str, valu
         tables[path[-1]] = toml_data(value, key)
 
 
+Size = Annotated[int, Field(json_schema_extra={"minimum": 1})]
+"""A number of objects; its bound is for the JSON Schema, as ``Universe`` checks it with a better message."""
+
+
 class UniverseTable(TomlTable):
     """``[universe]``: the sizes of the pools, a file of objects, or the name of a built-in universe."""
 
-    size: int | None = None
-    pools: dict[str, int] | None = None
+    size: Size | None = None
+    pools: Annotated[dict[str, Size], Field(json_schema_extra={"minProperties": 2})] | None = None
     objects: RelativePath | None = None
     builtin: Name | None = None
 
@@ -207,7 +212,7 @@ class MechanismTable(TomlTable):
     model_config = ConfigDict(extra="allow")
 
     kind: Name
-    epsilon: Annotated[float, Field(gt=0)] | None = None
+    epsilon: Epsilon | None = None
 
     @model_validator(mode="after")
     def _plain_parameters(self) -> Self:
@@ -232,8 +237,8 @@ class InstantaneousTable(TomlTable):
     """
 
     kind: Name
-    epsilon: Annotated[float, Field(gt=0)] | None = None
-    epsilon_1: Annotated[float, Field(gt=0)] | None = None
+    epsilon: Epsilon | None = None
+    epsilon_1: Epsilon | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
