@@ -17,6 +17,7 @@ from poolscope.html.workflows.compare import compare
 from poolscope.metrics.fitted import Fitted
 from poolscope.metrics.models import json_schema
 from poolscope.scenario.interest import interest_warning, popularity_in_pools
+from poolscope.scenario.json_schema import scenario_schema
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows.fit import fit, fitted_scenario
 from poolscope.workflows.obfuscate import obfuscate
@@ -73,13 +74,15 @@ def width(estimate):
 
 def test_the_fitted_scenario_is_one_that_plays(scenario, traces, tmp_path):
     found = fit(scenario, "traces.csv", out="fitted.toml")
+    written = tomllib.loads((tmp_path / "fitted.toml").read_text(encoding="utf-8"))
+    Draft202012Validator(scenario_schema()).validate(written)
     loaded = load_scenario("fitted.toml")
     assert list(loaded.users.behavior.interest.beta) == found.behavior["interest"]["beta"]
     assert dict(loaded.users.behavior.pools) == found.behavior["pools"]
     assert loaded.to_dict() == fitted_scenario(scenario, found).to_dict()
     edges = {edge.name: edge.behavior for edge in found.edges}
     assert len(edges) == 2
-    assert tomllib.loads((tmp_path / "fitted.toml").read_text())["users"]["edges"] == edges
+    assert written["users"]["edges"] == edges
     assert tomllib.loads(found.toml)["users"] == {"behavior": found.behavior, "edges": edges}
     for name, behavior in edges.items():
         alone = scenario.replace({"users": {"behavior": behavior}})
