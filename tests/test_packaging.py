@@ -38,7 +38,11 @@ def unpinned(text):
 def workflow_faults(flow):
     """Return what a workflow grants or leaves open beyond what its jobs need."""
     found = [] if flow.get("permissions") in ({}, {"contents": "read"}) else ["the default permissions are wide"]
-    found += [] if "group" in flow.get("concurrency", {}) else ["runs of one branch are not limited"]
+    group = flow.get("concurrency", {}).get("group")
+    found += [] if group else ["runs of one branch are not limited"]
+    # YAML 1.1 reads the key "on" as true
+    if "schedule" in flow[True] and group and "github.event_name" not in group:
+        found.append("a push waits for a scheduled run")
     for name, job in flow["jobs"].items():
         steps = job["steps"]
         granted = set(job.get("permissions", {}).items()) - {("contents", "read")}
