@@ -1,6 +1,7 @@
 """What the command line says of itself, and in which letters."""
 
 import re
+from pathlib import Path
 
 import pytest
 from cases.command_line import SMALL, poolscope
@@ -11,6 +12,7 @@ from poolscope.cli.app import MECHANISMS, ORDER, _names
 from poolscope.cli.commands import app
 from poolscope.mechanisms import MECHANISMS as KNOWN
 
+ROOT = Path(__file__).parents[2]
 COMMANDS = [command.callback.__name__ for command in app.registered_commands]
 
 
@@ -28,6 +30,13 @@ def test_the_list_of_commands_is_not_cut():
     assert "..." not in text.partition("Commands:")[2]
     for name in COMMANDS:
         assert re.search(rf"^  {name} ", text, re.MULTILINE)
+
+
+def test_the_changelog_says_which_commands_print_json():
+    (without,) = re.findall(
+        r"all commands but `(\w+)` and `(\w+)` have `--json`", (ROOT / "CHANGELOG.md").read_text("utf-8")
+    )
+    assert {name for name in COMMANDS if "--json" not in help_of(name)} == set(without)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
