@@ -166,11 +166,11 @@ def test_every_field_of_an_advice_on_collections_is_documented():
 
 def test_the_table_of_bounds_is_what_they_are():
     page = (DOCS / "explanation" / "bounds.md").read_text()
-    rows = re.findall(r"^\| epsilon ([\d.]+) \|(.*)\|$", page, flags=re.MULTILINE)
+    rows = re.findall(r"^\| ε = ([\d.]+) \|(.*)\|$", page, flags=re.MULTILINE)
     assert len(rows) == 3
     for epsilon, cells in rows:
         found = [poolscope.metrics.success_bound(float(epsilon), n, 1 / 6) for n in (1, 7, 30, 180)]
-        assert [f"{100 * value:.1f} %" for value in found] == [cell.strip() for cell in cells.split("|")]
+        assert [f"{100 * value:.1f}%" for value in found] == [cell.strip() for cell in cells.split("|")]
 
 
 def test_the_table_of_shuffled_epsilons_is_what_they_are():

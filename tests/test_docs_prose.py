@@ -11,17 +11,20 @@ ROOT = Path(__file__).parent.parent
 ELSEWHERE = {"api.md", "architecture.md", "changelog.md", "contributing.md", "security.md", "results/speed.md"}
 
 
-def _pages():
+def _documents():
+    """Every page by its name: the documentation, and what lies beside it."""
     docs = ROOT / "docs"
     for path in sorted(docs.rglob("*.md")):
         name = path.relative_to(docs).as_posix()
-        if name not in ELSEWHERE and name.split("/")[0] not in ("api", "_build", "_extra"):
+        if name.split("/")[0] not in ("api", "_build", "_extra"):
             yield name, path
-    for name in ("README.md", "SECURITY.md", "benchmarks/README.md"):
-        yield name, ROOT / name
+    for path in sorted(ROOT.glob("*.md")):
+        yield path.name, path
 
 
-PAGES = dict(_pages())
+DOCUMENTS = dict(_documents())
+PAGES = {name: path for name, path in DOCUMENTS.items() if name not in ELSEWHERE}
+PAGES["benchmarks/README.md"] = ROOT / "benchmarks/README.md"
 
 #: Words in a sentence, at most, and on average over a page.
 LONGEST, MEAN = 25, 16.0
@@ -43,7 +46,8 @@ BRITISH = re.compile(
 
 COMMIT = re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b")
 
-SPACED_PERCENT = re.compile(r"\d\s%")
+#: What has a sign in prose: 95% without a space, and ε by its symbol.
+SPELLED = re.compile(r"\d\s%|\bepsilons?\b", re.IGNORECASE)
 
 
 def prose(text):
@@ -73,6 +77,19 @@ def headings(text):
     return re.findall(r"(?m)^#+ (.*)$", re.sub(r"(?ms)^```.*?^```$", "", text))
 
 
+def lines(text):
+    """The paragraphs, headings and rows of tables of a page."""
+    outside = re.sub(r"(?ms)^```.*?^```$", "", text)
+    return [*prose(text), *headings(text), *re.findall(r"(?m)^\|.*$", outside)]
+
+
+def spelled(text):
+    """What is spelled in a page though it has a sign; code, formulas and the targets of links aside."""
+    for line in lines(text):
+        shown = re.sub(r"`[^`]*`|\$[^$]*\$|\]\([^)]*\)", "", line)
+        yield from (f"{match.group()!r} in {shown[:90]}" for match in SPELLED.finditer(shown))
+
+
 def faults(name, text):
     """What the style sheet finds in a page, a line each."""
     found = [(length(sentence), sentence) for sentence in sentences(text)]
@@ -80,13 +97,10 @@ def faults(name, text):
     mean = sum(words for words, _ in found) / max(len(found), 1)
     if mean > MEAN:
         yield f"{mean:.1f} words a sentence on average"
-    outside = re.sub(r"(?ms)^```.*?^```$", "", text)
-    for paragraph in [*prose(text), *headings(text), *re.findall(r"(?m)^\|.*$", outside)]:
+    for paragraph in lines(text):
         shown = re.sub(r"`[^`]*`", "", paragraph)
         for rule, kind in ((BANNED, "retired"), (BRITISH, "British"), (COMMIT, "commit")):
             yield from (f"{kind}: {match.group()!r} in {paragraph[:90]}" for match in rule.finditer(shown))
-    for paragraph in prose(text):
-        yield from (f"space before %: {paragraph[:90]}" for _ in SPACED_PERCENT.finditer(paragraph))
     for heading in headings(text):
         question = heading.endswith("?") and name not in ("faq.md", "rappor-questions.md")
         if heading.endswith((".", ":", ",")) or question or heading.split()[0] in ("So", "Why,", "And", "But"):
@@ -99,12 +113,27 @@ def test_a_page_keeps_to_the_style_sheet(name):
     assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize("name", sorted(DOCUMENTS))
+def test_a_page_has_signs_where_there_are_any(name):
+    assert list(spelled(DOCUMENTS[name].read_text(encoding="utf-8"))) == []
+
+
+def test_what_has_a_sign_is_found():
+    assert len(list(spelled("# Epsilons\n\nAt epsilon 4, 95 % are.\n\n| 5 % | epsilon-LDP |\n"))) == 5
+    assert not list(spelled("At ε = 4 (`epsilon`), [95%](a.md#epsilon) are: $epsilon$.\n"))
+
+
+def test_percentages_in_docstrings_have_no_space():
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")}
+    assert {path.name: found for path, text in texts.items() if (found := re.findall(r"\d %(?= |$)", text))} == {}
+
+
 def test_faults_are_found():
     """A negative control: one fault of each kind, and none in a text without."""
     long = "word " * 26
     page = f"# Does it keep its promise?\n\nThe attacker is surely right. It normalises 95 % at 2daf2e2c. W{long}\n"
     found = list(faults("page.md", page))
-    for start in ("26 words", "retired: 'surely'", "British: 'normalises'", "commit", "space before %", "heading"):
+    for start in ("26 words", "retired: 'surely'", "British: 'normalises'", "commit", "heading"):
         assert sum(fault.startswith(start) for fault in found) == 1, (start, found)
     good = (
         "# Colors of a model\n\nOne sentence with 95% and `told`. Another (see [it](a.md#told)).\n\n- An item\n- Two\n"

@@ -31,7 +31,7 @@ HIGH_PRIVACY = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class HadamardResponse(BasicPureMechanism):
-    r"""Hadamard response, with a number of blocks that depends on epsilon.
+    r"""Hadamard response, with a number of blocks that depends on ε.
 
     H is the +1/-1 Hadamard matrix of order b, a power of two: H[i, j] is minus one to the number of bits that i and j
     share. Each of B blocks has b columns and takes b-1 of the d objects, one after the other: object z is in block z

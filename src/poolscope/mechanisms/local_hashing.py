@@ -240,7 +240,7 @@ class BLH(LocalHashing):
 
 @dataclass(frozen=True, kw_only=True)
 class OLH(LocalHashing):
-    """Optimized local hashing: g = round(e^epsilon) + 1 hash values by default.
+    """Optimized local hashing: g = round(e^ε) + 1 hash values by default.
 
     Examples
     --------

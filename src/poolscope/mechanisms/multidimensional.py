@@ -263,7 +263,7 @@ class Multidimensional(Likelihood):
 
 @dataclass(frozen=True, eq=False)
 class SPL(Multidimensional):
-    """Split the budget: every attribute is sent, each with epsilon / d.
+    """Split the budget: every attribute is sent, each with ε / d.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ class Sampled(Multidimensional):
 
 @dataclass(frozen=True, eq=False)
 class SMP(Sampled):
-    """Sample one attribute, and send it with epsilon; the column ``sampled`` says which it is.
+    """Sample one attribute, and send it with ε; the column ``sampled`` says which it is.
 
     Columns of attributes that were not sampled are 0.
 

@@ -33,7 +33,7 @@ DAYS = 365
 
 @result
 class CumulativeEpsilon(Result):
-    """The epsilon of a report, and the sums over a day, a year and all time by sequential composition.
+    """The ε of a report, and the sums over a day, a year and all time by sequential composition.
 
     Where a share of events is reported, sums are of the mean number of reports. None is unknown: `day` and `year`
     without a rate of reports, `total` without a cap.
@@ -56,7 +56,7 @@ class CumulativeEpsilon(Result):
 
 
 class MemoizedResponses(NamedTuple):
-    """The memoized responses of a device: the epsilon of each, and the largest number of them.
+    """The memoized responses of a device: the ε of each, and the largest number of them.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def memoized_by(device: Device) -> MemoizedResponses | None:
 def cumulative_epsilon(
     epsilon: float, policy: ReportingPolicy, *, memoized: MemoizedResponses | None = None
 ) -> CumulativeEpsilon:
-    """Return the epsilon of a report with its sums over time; ``memoized`` are the memoized responses, if any.
+    """Return the ε of a report with its sums over time; ``memoized`` are the memoized responses, if any.
 
     Examples
     --------
@@ -229,7 +229,7 @@ class TradeOff:
 
 
 def trade_off(epsilon: float, n: int) -> TradeOff:
-    r"""Return the trade-off curve of n epsilon-LDP reports about which of two candidates a user is.
+    r"""Return the trade-off curve of n ε-LDP reports about which of two candidates a user is.
 
     A false positive names the second candidate where the first is true, a false negative the first where the second
     is true. No test of n reports, each epsilon-LDP given those before it, has errors below the curve. Randomized
@@ -272,7 +272,7 @@ NUMBERS, NEVER = 100, 1e-15
 
 
 def success_bound(epsilon: float, n: int, prior_success: float) -> float:
-    r"""Bound the probability that any adversary guesses a user's pool from n reports that are epsilon-LDP each.
+    r"""Bound the probability that any adversary guesses a user's pool from n reports that are ε-LDP each.
 
     Without reports, the best guess is right with probability b. The result is the smaller of two bounds. Both hold for
     every prior whose largest probability is b, and however users pick their objects.

@@ -112,7 +112,7 @@ def ece(rows: pl.DataFrame, seed: int = 0, bins: int = ERROR_BINS) -> Estimate:
     Noise alone makes it positive, so a plain bootstrap would sit above the truth. The interval
     inverts a test instead: the gaps d_b that were seen are scaled to s d_b; for each s new
     samples of users are drawn with the success rates confidence_b + s d_b; the interval holds the errors
-    of all s for which the error that was seen lies between the 2.5 % and 97.5 % quantiles of
+    of all s for which the error that was seen lies between the 2.5% and 97.5% quantiles of
     theirs. Its low end is 0 exactly when a calibrated attack (s = 0) could show such an error.
     It is widened where needed to hold the value itself, which noise may have pushed out, and
     the largest gap over all users together that their successes allow: the error is never

@@ -26,7 +26,7 @@ from poolscope.metrics.text import percent
 
 @result
 class CollectionRecord(Result):
-    """A collection of a run: its mechanism, its epsilon over time, and its link to the attribute.
+    """A collection of a run: its mechanism, its ε over time, and its link to the attribute.
 
     link : Pr[preferred pool | value], a row for each value; pools : the columns.
 
@@ -96,7 +96,7 @@ class JointExposure(FlatRecord):
 
 @result
 class TupleEpsilon(Result):
-    """The epsilons of a mechanism for several attributes.
+    """The values of ε of a mechanism for several attributes.
 
     kind : "spl", "smp", "rs+fd" or "rs+rfd"; attributes : their number.
     epsilon : holds for whole tuples, exactly; claimed_epsilon : what the literature states.

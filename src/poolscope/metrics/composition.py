@@ -39,7 +39,7 @@ MAX_COMBINATIONS = 64
 
 
 def composed_success_bound(epsilons: Sequence[float], counts: Sequence[int], prior_success: float) -> float:
-    r"""Return the largest probability with which anyone guesses right, from reports of several epsilons.
+    r"""Return the largest probability with which anyone guesses right, from reports of several values of ε.
 
     For two candidates (b = 1/2) it is exact: randomized responses attain it. For more, it is the smaller of two bounds:
     that of pairs of candidates, :math:`\Pr[\text{wrong}] \ge (1 - \delta(s)) / (1 + e^s b / (1 - b))` for every s, and

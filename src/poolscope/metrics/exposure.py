@@ -1,4 +1,4 @@
-"""How many users the adversary is confident about: pure functions of the outcome table, each with a 95 % interval.
+"""How many users the adversary is confident about: pure functions of the outcome table, each with a 95% interval.
 
 Two ideas. The adversary is *confident* about a user *at n* if its confidence after n reports reaches a threshold. A
 user is *exposed by n* if that was so at some time up to n reports: the confidence may have fallen since. All take the

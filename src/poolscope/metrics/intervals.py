@@ -9,7 +9,7 @@ of a metric over that of as many independent users. With IF the influence values
 .. math:: \text{effect} = \max\Big(1, \frac{G}{G - 1} \frac{\sum_g (\sum_{i \in g} \mathrm{IF}_i)^2}
           {\sum_i \mathrm{IF}_i^2}\Big) \Big(\frac{t_{G-1}}{z}\Big)^2
 
-with t and z the 97.5 % quantiles of Student's and the normal distribution: G groups alone say how large the spread is.
+with t and z the 97.5% quantiles of Student's and the normal distribution: G groups alone say how large the spread is.
 
 References
 ----------
@@ -52,7 +52,7 @@ ROWS_AT_ONCE = 1 << 12
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % interval.
+    """A number with its 95% interval.
 
     Examples
     --------
@@ -142,8 +142,8 @@ def precision_at_rank(
 
     Which users belong to that share depends on a threshold that the sample only estimates. The number M of the N users
     above the true threshold is Binomial(N, q), and given M their successes S_M are Binomial(M, success). So the ends
-    are those of Clopper and Pearson averaged over M: the 2.5 % quantile of a mixture of Beta(S_M, M - S_M + 1) and the
-    97.5 % quantile of one of Beta(S_M + 1, M - S_M). For many users the variance is
+    are those of Clopper and Pearson averaged over M: the 2.5% quantile of a mixture of Beta(S_M, M - S_M + 1) and the
+    97.5% quantile of one of Beta(S_M + 1, M - S_M). For many users the variance is
 
     .. math:: \frac{\theta (1 - \theta) + (1 - q) (\theta - r)^2}{q N}
 
@@ -266,7 +266,7 @@ def ratio(one: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
 def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None, design_effect: float = 1.0) -> Estimate:
     """A quantile, the least value that the share ``level`` does not exceed, and the order statistics that bound it.
 
-    The number of values below the true quantile is binomial: its 2.5 % and 97.5 % quantiles count the ends off. An end
+    The number of values below the true quantile is binomial: its 2.5% and 97.5% quantiles count the ends off. An end
     that would lie beyond all values is infinite: this many users do not bound it. Infinite values are legal. With
     `counts` there are that many of each value. With a design effect (`Clusters`) the ranks are those of as many fewer
     users (Woodruff 1952).
@@ -369,5 +369,5 @@ def group_count(rows: pl.DataFrame) -> int:
 
 @lru_cache(maxsize=64)
 def _student(freedom: int) -> float:
-    """(t / z)^2 of the 97.5 % quantiles."""
+    """(t / z)^2 of the 97.5% quantiles."""
     return float((special.stdtrit(freedom, 1 - TAIL) / special.ndtri(1 - TAIL)) ** 2)

@@ -1,6 +1,6 @@
 """What reports reveal, in the measures of quantitative information flow: pure functions of the outcome table.
 
-All take the rows of one adversary at one observation count n, a row per user, and give a 95 % interval over the draw of
+All take the rows of one adversary at one observation count n, a row per user, and give a 95% interval over the draw of
 users. They measure the attack that was played, at the prior that the users have; ``bayes_security`` alone is over
 all priors. Another attack may do better.
 """

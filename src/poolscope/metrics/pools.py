@@ -19,7 +19,7 @@ GRAIN = 2.0**-36
 
 @result
 class PoolRecord(FlatRecord):
-    """How well one adversary did after n reports of each user who prefers one pool; estimates have 95 % intervals.
+    """How well one adversary did after n reports of each user who prefers one pool; estimates have 95% intervals.
 
     Parameters
     ----------

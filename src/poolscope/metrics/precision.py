@@ -1,4 +1,4 @@
-"""How well an attack did: pure functions of the outcome table, each with a 95 % interval.
+"""How well an attack did: pure functions of the outcome table, each with a 95% interval.
 
 All but ``select`` take the rows of one adversary at one observation count n, a row per user.
 The intervals are over the draw of users: what another sample of the same size would show.

@@ -46,7 +46,7 @@ EXPOSING = {"reports_to_1pct": 0.01, "reports_to_5pct": 0.05, "reports_to_10pct"
 
 @result
 class Record(FlatRecord):
-    """How well one adversary did after n reports of each user; estimates have 95 % intervals.
+    """How well one adversary did after n reports of each user; estimates have 95% intervals.
 
     Parameters
     ----------

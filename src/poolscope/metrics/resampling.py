@@ -71,7 +71,7 @@ METRICS: dict[str, Metric] = {
 
 @checked
 def bootstrap(rows: pl.DataFrame, metric: str | Metric, *, seed: int = 0, resamples: int = RESAMPLES) -> Estimate:
-    """Return a metric of one adversary at one n, with a 95 % bootstrap interval over users.
+    """Return a metric of one adversary at one n, with a 95% bootstrap interval over users.
 
     Users who share an estimate of the popularity are resampled together. Where nothing varies between resamples the
     interval has no width: prefer the metric's own function where there is one.
@@ -111,7 +111,7 @@ def difference(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Estimate:
-    """Return a metric of attack `a` minus that of attack `b` on the same users, with a paired 95 % interval.
+    """Return a metric of attack `a` minus that of attack `b` on the same users, with a paired 95% interval.
 
     Parameters
     ----------

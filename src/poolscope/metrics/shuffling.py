@@ -47,7 +47,7 @@ class Blanket(NamedTuple):
 
 
 def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int = 1) -> float:
-    r"""Return the central epsilon of shuffled reports, one from each device and round, for any epsilon-LDP mechanism.
+    r"""Return the central ε of shuffled reports, one from each device and round, for any ε-LDP mechanism.
 
     All devices use the same mechanism R, and each round is shuffled by itself. Let a device hold either of two
     objects, with reports from :math:`P_0` or :math:`P_1`. Any measure :math:`\omega \le \min_x R(x)` is a *blanket*: a
@@ -110,7 +110,7 @@ def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int =
 
 
 def shuffle_epsilon_of_mechanism(mechanism: Mechanism, devices: int, delta: float, *, rounds: int = 1) -> float:
-    r"""Return the central epsilon of shuffled reports of this mechanism: at most ``shuffle_epsilon`` of its epsilon.
+    r"""Return the central ε of shuffled reports of this mechanism: at most ``shuffle_epsilon`` of its ε.
 
     A pure mechanism has :math:`\Pr[y | x] = c(y) (1 + (e^\epsilon - 1) [x \in \mathrm{support}(y)])`, where epsilon
     is that of its likelihood ratio. Its blanket is c, and reports are of four kinds, by which of the two objects they

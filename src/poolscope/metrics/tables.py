@@ -138,7 +138,7 @@ class Records(tuple[Kind, ...]):
         return pandas.DataFrame(self.to_polars().to_dict(as_series=False))
 
     def to_latex(self, columns: Sequence[str] | None = None, *, digits: int = 3) -> str:
-        r"""Return a ``tabular`` with the rules of the package booktabs, estimates with their 95 % intervals.
+        r"""Return a ``tabular`` with the rules of the package booktabs, estimates with their 95% intervals.
 
         Parameters
         ----------

@@ -83,7 +83,7 @@ class LeakageRecord(Record):
     Parameters
     ----------
     reports_to_50pct : how many expose half of the users at confidence `exposed_at`; infinite where they never do.
-    log_odds_gain_p99 : what the reports added to the log odds of the true pool, of the user at the 99 % quantile.
+    log_odds_gain_p99 : what the reports added to the log odds of the true pool, of the user at the 99% quantile.
     """
 
     reports_to_50pct: Estimate
@@ -132,7 +132,7 @@ class Configuration(LeakageRecord):
 
 @result
 class Comparison(Result):
-    """What each choice of mechanism and epsilon gives away, and how well it serves.
+    """What each choice of mechanism and ε reveals, and how accurate its estimate is.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ class Sweep:
     ----------
     plan : what was varied.
     results : a row for each cell, adversary and n. Columns: each varied key under its name, ``seed``, and those of a
-        record, with ``_low`` and ``_high`` for the ends of 95 % intervals.
+        record, with ``_low`` and ``_high`` for the ends of 95% intervals.
 
     Examples
     --------

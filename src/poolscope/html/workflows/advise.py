@@ -92,7 +92,7 @@ def advise(
     html: bool = True,
     progress: Progress = SILENT,
 ) -> Advice | CollectionsAdvice:
-    """Recommend a mechanism, epsilon and cap that meet targets of exposure and accuracy.
+    """Recommend a mechanism, ε and cap that meet targets of exposure and accuracy.
 
     For a scenario with several collections, `max_error` is a mapping, and the advice is an epsilon and a cap for each
     collection (`CollectionsAdvice`).

@@ -34,7 +34,7 @@ def compare(
     html: bool = True,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Compare every mechanism at every epsilon on the same users of a scenario.
+    """Compare every mechanism at every ε on the same users of a scenario.
 
     Parameters
     ----------

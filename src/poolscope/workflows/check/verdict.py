@@ -91,7 +91,7 @@ class SampledVerdict:
 
 @result
 class Verdict(Result):
-    """Whether a mechanism satisfies its declared epsilon, and the evidence.
+    """Whether a mechanism satisfies its declared ε, and the evidence.
 
     Parameters
     ----------
