@@ -47,7 +47,7 @@ class DBitFlip(ScoreOracle, Likelihood):
     .. math:: \Pr[J, v | z] \propto e^{\epsilon/2} \text{ if } v = 1 \text{ in the bucket of } z, \quad
               e^{-\epsilon/2} \text{ if } v = 0, \quad 1 \text{ if the bucket is not in } J
 
-    Two buckets of J differ by e^epsilon; with d = 1 there are no two, and a report reveals epsilon/2 only. The count of
+    Two buckets of J differ by e^ε; with d = 1 there are no two, and a report reveals ε/2 only. The count of
     a bucket, with its variance where nobody is in it, is
 
     .. math:: \hat c = \frac bd \sum_{t: z \in J_t} \frac{v_t(z) (e^{\epsilon/2} + 1) - 1}{e^{\epsilon/2} - 1}, \qquad
@@ -105,7 +105,7 @@ class DBitFlip(ScoreOracle, Likelihood):
 
     @property
     def permanent_epsilon(self) -> float:
-        """Epsilon of a memoized response."""
+        """ε of a memoized response."""
         return self.epsilon
 
     @property
@@ -115,8 +115,8 @@ class DBitFlip(ScoreOracle, Likelihood):
         A bucket outside J sets none of the d bits, so that the responses of two such buckets have one distribution and
         do not distinguish them. There are d further distributions, and no more than there are buckets. Swapping the
         buckets behind a device's responses changes the likelihood by at most :math:`e^{\epsilon/2}` for each bucket of
-        J before and after, 2d in all. All that a device ever sends thus reveals d epsilon, but for which reports share
-        a bucket. Epsilon times this number bounds it.
+        J before and after, 2d in all. All that a device ever sends thus reveals d ε, but for which reports share
+        a bucket. ε times this number bounds it.
         """
         return min(self.d + 1, self.buckets)
 

@@ -16,14 +16,14 @@ class LOLOHA(TwoRoundResponse, LocalHashing):
     r"""LOLOHA: randomized response on a hash value, memoized for each value, and randomized response on the result.
 
     A device draws the seed of its hash function to 0..g-1 once, and sends it with every report. A single report is that
-    of local hashing with the same epsilon, and has its variance. Objects of one hash value share one response, so that
+    of local hashing with the same ε, and has its variance. Objects of one hash value share one response, so that
     a device memoizes at most g responses whatever the number of objects. All its reports together reveal at most g
     epsilon_perm, which is the purpose of the protocol. With p1, q1 of the permanent, p2, q2 of the instantaneous round
 
     .. math:: \hat c = \frac{C - N \frac1g (p_2 - q_2) - N q_2}{(p_1 - \frac1g)(p_2 - q_2)}
                      = \frac{C - N/g}{p^* - 1/g}
 
-    Binary LOLOHA has g = 2. For a given epsilon of one report, g = e^epsilon + 1, rounded, minimizes the variance and
+    Binary LOLOHA has g = 2. For a given ε of one report, g = e^epsilon + 1, rounded, minimizes the variance and
     is the default. With `epsilon_1`, for which the papers add more noise, the default is the published optimum
     (`published_values`).
 

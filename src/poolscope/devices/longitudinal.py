@@ -1,7 +1,7 @@
 r"""L-GRR, L-SUE, L-OUE, L-OSUE, L-SOUE: a memoized permanent round, and an instantaneous round for each report.
 
-A single report comes from both rounds together. Its distribution is that of a one-round mechanism, with the epsilon of
-one report. A device memoizes the response of the permanent round, whose epsilon bounds what any number of reports of
+A single report comes from both rounds together. Its distribution is that of a one-round mechanism, with the ε of
+one report. A device memoizes the response of the permanent round, whose ε bounds what any number of reports of
 that response reveal. The papers call the two :math:`\epsilon_1` and :math:`\epsilon_\infty`.
 """
 
@@ -33,7 +33,7 @@ class Longitudinal(BasicPureMechanism):
     epsilon : of one report, by both rounds; the instantaneous round is solved for. Or else
     epsilon_1 : the same as the papers compute it. For more than two values their equation omits that both rounds may
         flip to the same value, so that a report reveals less: `epsilon` is then the exact value.
-    epsilon_inst : or the epsilon of the instantaneous round by itself.
+    epsilon_inst : or the ε of the instantaneous round by itself.
     epsilon_perm : of a permanent response; twice that of one report by default.
     """
 
@@ -70,26 +70,26 @@ class Longitudinal(BasicPureMechanism):
 
     @property
     def requested_epsilon(self) -> float | None:
-        """Epsilon of one report to solve for; None where the instantaneous round is given."""
+        """ε of one report to solve for; None where the instantaneous round is given."""
         if self.epsilon_inst is not None:
             return None
         return self.epsilon if self.epsilon_1 is None else self.epsilon_1
 
     @property
     def permanent_epsilon(self) -> float:
-        """Epsilon of a permanent response."""
+        """ε of a permanent response."""
         if self.epsilon_perm is None:
             return 2.0 * (self.epsilon if self.epsilon_1 is None else self.epsilon_1)
         return self.epsilon_perm
 
     @property
     def max_epsilon(self) -> float:
-        """Largest epsilon of one report: the instantaneous round adds as little noise as it can."""
+        """Largest ε of one report: the instantaneous round adds as little noise as it can."""
         return self.permanent_epsilon
 
     @abstractmethod
     def report_epsilon(self) -> float:
-        """Return the epsilon of one report, from the two rounds."""
+        """Return the ε of one report, from the two rounds."""
 
     @property
     @abstractmethod
@@ -116,7 +116,7 @@ class TwoRoundResponse(Longitudinal):
     .. math:: e^\epsilon = \frac{a c + g - 1}{a + c + g - 2}, \qquad \text{hence} \qquad
               c = \frac{a e^\epsilon - 1 + (e^\epsilon - 1)(g - 2)}{a - e^\epsilon} ,
 
-    and is randomized response among g values with this epsilon. The papers have :math:`c = (a e^{\epsilon_1} - 1) / (a
+    and is randomized response among g values with this ε. The papers have :math:`c = (a e^{\epsilon_1} - 1) / (a
     - e^{\epsilon_1})`, which is the same for g = 2 and noisier for more values.
     """
 
@@ -127,7 +127,7 @@ class TwoRoundResponse(Longitudinal):
 
     @property
     def instantaneous_epsilon(self) -> float:
-        """Epsilon of the instantaneous round by itself."""
+        """ε of the instantaneous round by itself."""
         if self.epsilon_inst is not None:
             return self.epsilon_inst
         if self.epsilon_1 is not None:
@@ -154,12 +154,12 @@ class TwoRoundResponse(Longitudinal):
 class LGRR(TwoRoundResponse, GRR):
     r"""L-GRR: k-ary randomized response, memoized for each object, and k-ary randomized response on the result.
 
-    A single report is `grr` with the same epsilon. With p1, q1 of the permanent and p2, q2 of the instantaneous round
+    A single report is `grr` with the same ε. With p1, q1 of the permanent and p2, q2 of the instantaneous round
 
     .. math:: p^* = p_1 p_2 + (1 - p_1) q_2, \qquad q^* = q_1 p_2 + (1 - q_1) q_2, \qquad
               \mathrm{Var}_0 = N \frac{q^* (1 - q^*)}{(p_1 - q_1)^2 (p_2 - q_2)^2}
 
-    The published estimator and its variance are these. The published epsilon of one report is log((p1 p2 + q1 q2) / (p1
+    The published estimator and its variance are these. The published ε of one report is log((p1 p2 + q1 q2) / (p1
     q2 + q1 p2)), which omits that both rounds may flip, and is too large for more than two objects.
 
     References
@@ -192,8 +192,8 @@ class TwoRoundUnary(Longitudinal, Unary):
     A symmetric instantaneous round flips ones and zeros with equal probability, p2 - q2 = (p* - q*) / (p1 - q1), so
     that a report has the distribution of the permanent round's mechanism. An optimized round retains a one with
     probability 1/2 and sets a zero with q2. The odds ratio of a report is a quadratic equation for q2, of which the
-    smaller root is used; q2 = 0 gives the largest epsilon of a report. It drops half of the ones even at q2 = 0:
-    epsilon must be finite.
+    smaller root is used; q2 = 0 gives the largest ε of a report. It drops half of the ones even at q2 = 0:
+    ε must be finite.
     """
 
     #: p and q of the permanent and of the instantaneous round, by epsilon: `symmetric` or `optimized`.
@@ -252,7 +252,7 @@ class TwoRoundUnary(Longitudinal, Unary):
 class LSUE(TwoRoundUnary):
     r"""L-SUE, or basic RAPPOR: symmetric unary encoding, memoized for each object, and again on the memoized bits.
 
-    A single report is `sue` with the same epsilon, and has its variance. With xi = 1 / (1 + e^(epsilon_perm/2)) the
+    A single report is `sue` with the same ε, and has its variance. With xi = 1 / (1 + e^(epsilon_perm/2)) the
     permanent round flips each bit with probability xi, the instantaneous one with f2,
 
     .. math:: f_2 = \frac12 \Bigl(1 - \frac{p^* - q^*}{1 - 2 \xi}\Bigr)
@@ -276,7 +276,7 @@ class LSUE(TwoRoundUnary):
 class LOSUE(TwoRoundUnary):
     r"""L-OSUE: optimized unary encoding, memoized for each object, and symmetric unary encoding on the memoized bits.
 
-    A single report is `oue` with the same epsilon, and has its variance: p1 = 1/2 stays 1/2. With
+    A single report is `oue` with the same ε, and has its variance: p1 = 1/2 stays 1/2. With
     a = e^(epsilon_perm) and b = e^epsilon
 
     .. math:: p_2 = \frac{a b - 1}{(a - 1)(b + 1)}, \qquad q_2 = 1 - p_2
@@ -344,7 +344,7 @@ class LSOUE(TwoRoundUnary):
 
 
 def instantaneous_epsilon_for(permanent: float, epsilon: float, values: int) -> float:
-    """Return the epsilon of the instantaneous response for which both rounds together have `epsilon`."""
+    """Return the ε of the instantaneous response for which both rounds together have `epsilon`."""
     if epsilon == permanent:
         return math.inf
     far, beyond = math.exp(-permanent), (values - 2) * -math.expm1(-epsilon)
@@ -352,7 +352,7 @@ def instantaneous_epsilon_for(permanent: float, epsilon: float, values: int) -> 
 
 
 def two_round_epsilon(permanent: float, instantaneous: float, values: int) -> float:
-    """Return the epsilon of both responses together."""
+    """Return the ε of both responses together."""
     if instantaneous == math.inf:
         return permanent
     with np.errstate(divide="ignore"):

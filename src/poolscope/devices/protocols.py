@@ -250,7 +250,7 @@ class Fresh:
 
 
 def draws_fresh(device: Device) -> bool:
-    """Return whether the mechanism itself draws every report, so that its epsilon and its fast paths apply."""
+    """Return whether the mechanism itself draws every report, so that its ε and its fast paths apply."""
     return isinstance(device, Fresh) and type(device).send is Fresh.send
 
 

@@ -11,7 +11,7 @@ from poolscope.scenario.tables import DensityTable, PriorTable
 
 
 def offered(scenario: Scenario) -> dict[str, bool]:
-    """Return the mechanisms whose parameters a scenario has, and whether each takes an epsilon."""
+    """Return the mechanisms whose parameters a scenario has, and whether each takes an ε."""
     from poolscope.devices.registry import MECHANISMS
 
     found = {}

@@ -234,7 +234,7 @@ def candidate_names(scenario: Scenario, mechanisms: Sequence[str], n: int, targe
 
 
 def epsilon_of_same_error(scenario: Scenario, name: str, own: Game, n: int) -> float:
-    """Return the smallest epsilon at which an option of a scenario has the error of its own game."""
+    """Return the smallest ε at which an option of a scenario has the error of its own game."""
     popularity, target = true_frequencies(own), curator_error(own, n)["rmse"]
     if target is None:
         raise InputError("the setting has no analytical error")

@@ -221,7 +221,7 @@ def threshold_of(scenario: Scenario) -> float:
 
 
 def _with_mechanism(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
-    """Return the scenario with another mechanism or epsilon, as in `compare`."""
+    """Return the scenario with another mechanism or ε, as in `compare`."""
     if kind is None and epsilon is None:
         return base
     for value, what, place in ((kind, str, KIND), (epsilon, int | float, EPSILON)):

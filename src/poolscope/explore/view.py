@@ -187,7 +187,7 @@ def _tiles(best: Record) -> list[dict[str, str]]:
 
 
 def _epsilon(epsilon: CumulativeEpsilon) -> dict[str, str]:
-    """Return epsilon per report, or per day and year where the rate is known."""
+    """Return ε per report, or per day and year where the rate is known."""
     if epsilon.day is None:
         known = (
             f"total {_rounded(epsilon.total)}"

@@ -97,7 +97,7 @@ def cost_plot(advice: CollectionsAdvice) -> Picture:
 
 
 def feasible_region(advice: Advice) -> Picture:
-    """Return epsilon against the largest cap: a panel for each mechanism, with the feasible region."""
+    """Return ε against the largest cap: a panel for each mechanism, with the feasible region."""
     question, what = advice.question, events(advice.scenario).capitalize()
     colors = {CAP: style.POOL_COLORS[0], TARGET: style.MUTED}
     colors |= {} if question.max_error is None else {ERROR: style.EXPOSURE_COLORS[1]}
@@ -140,7 +140,7 @@ def _only(line: str, layer: Layer) -> Layer:
 
 
 def _map_rows(advice: Advice) -> pl.DataFrame:
-    """Return the trials of each mechanism, its smallest useful epsilon, and the recommendation."""
+    """Return the trials of each mechanism, its smallest useful ε, and the recommendation."""
     error, chosen = advice.question.max_error, advice.recommendation
     rows: list[dict[str, object]] = []
     for finding in advice.findings:

@@ -72,7 +72,7 @@ def _calibration(table: pl.DataFrame) -> Figure:
 
 
 def _trade_off(summary: Summary) -> Iterator[Figure]:
-    """Yield the trade-off curve that epsilon implies for every adversary; nothing where it gives no bound."""
+    """Yield the trade-off curve that ε implies for every adversary; nothing where it gives no bound."""
     spent = summary.epsilon
     if spent is None or spent.response is not None:
         return

@@ -85,7 +85,7 @@ class Collection:
 class AttributeGame:
     """What metrics need to know of the attacks on some of the collections.
 
-    Its pools are the values of the attribute. Its epsilon is infinite, as reports of several epsilons have a bound of
+    Its pools are the values of the attribute. Its ε is infinite, as reports of several values of ε have a bound of
     their own (`metrics.collections`).
     """
 
@@ -103,7 +103,7 @@ class AttributeGame:
         return float(self.prior.max())
 
     def epsilon(self, adversary: str) -> float:
-        """Return infinity: reports differ in their epsilon."""
+        """Return infinity: reports differ in their ε."""
         return inf
 
 

@@ -211,7 +211,7 @@ class Game:
         return float(max(prior.max(), ((1 - self.change.share) * prior + self.change.share * moved).max()))
 
     def epsilon(self, adversary: str) -> float:
-        """Return the epsilon of each independent report; infinite for objects, and where devices memoize."""
+        """Return the ε of each independent report; infinite for objects, and where devices memoize."""
         fresh = draws_fresh(self.device) and adversary != NON_PRIVATE
         return float(self.mechanism.epsilon) if fresh else inf
 

@@ -20,7 +20,7 @@ LINK = (
 
 
 class _Spent(NamedTuple):
-    """A row of the table of epsilons."""
+    """A row of the table of values of ε."""
 
     name: str
     mechanism: str

@@ -101,7 +101,7 @@ def _spread(aucs: Mapping[str, float]) -> tuple[int, float]:
 
 
 def configuration(record: Configuration) -> str:
-    """Return a mechanism and its epsilon."""
+    """Return a mechanism and its ε."""
     return f"{record.mechanism} at ε = {number(record.epsilon)}"
 
 

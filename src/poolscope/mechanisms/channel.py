@@ -122,7 +122,7 @@ class Empirical(Channel):
 
     for R reports. The default a = 1/2 is Jeffreys' prior. With far more possible reports than samples of an object, use
     1/R, which adds the weight of one sample in total. Without smoothing, a report that was never seen from an object is
-    impossible, and epsilon is infinite.
+    impossible, and ε is infinite.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class Empirical(Channel):
         """Return (count, ...) the values of a function of the channel on `count` replicas.
 
         ``channel.bootstrap(lambda c: ps.posterior(c, reports, adversary), 200, rng)`` shows the uncertainty of a user's
-        posterior due to the estimated channel; ``channel.bootstrap(lambda c: c.epsilon, 200, rng)`` that of epsilon.
+        posterior due to the estimated channel; ``channel.bootstrap(lambda c: c.epsilon, 200, rng)`` that of ε.
         """
         return np.stack([np.asarray(of(replica), dtype=np.float64) for replica in self.replicas(count, rng)])
 

@@ -130,7 +130,7 @@ class Adapted(Likelihood):
 
     @property
     def epsilon(self) -> float:
-        """The declared epsilon; NaN where the mechanism declares none."""
+        """The declared ε; NaN where the mechanism declares none."""
         return float(getattr(self.mechanism, "epsilon", math.nan))
 
     @property
@@ -265,7 +265,7 @@ def adapt(mechanism: CustomMechanism, universe: int | Universe) -> Adapted:
     Parameters
     ----------
     mechanism : any object with ``obfuscate(objects, rng)`` and ``log_likelihood(reports)`` (`CustomMechanism`).
-        Optional attributes: ``epsilon``, the declared epsilon; ``report(objects, keys)``, reports from one 64-bit key
+        Optional attributes: ``epsilon``, the declared ε; ``report(objects, keys)``, reports from one 64-bit key
         each, faster than one call per report; ``report_columns``, the columns of its files (`ReportColumn`);
         ``all_reports()``, all possible reports; ``log_base_measure(reports)``, (reports,) the constant that
         ``log_likelihood`` omits, needed for memoization unless the likelihoods sum to 1. With ``support(reports)``,

@@ -40,7 +40,7 @@ class SampledWithFakes(Sampled):
 
     @classmethod
     def claiming(cls, attributes: Mapping[str, int], *, claimed_epsilon: float, **parameters: Any) -> Self:
-        """Return the mechanism that the papers and multi-freq-ldpy build for an epsilon that they claim.
+        """Return the mechanism that the papers and multi-freq-ldpy build for an ε that they claim.
 
         Its `epsilon`, which holds for whole tuples, is log(1 + d (e^claimed - 1)).
         """
@@ -56,7 +56,7 @@ class SampledWithFakes(Sampled):
 
     @property
     def single_attribute_epsilon(self) -> float:
-        """The exact epsilon for two tuples that differ in one attribute only, the worst of all attributes.
+        """The exact ε for two tuples that differ in one attribute only, the worst of all attributes.
 
         With r the ratio of P(y_j | x_j) to f_j(y_j), two values of attribute j have the likelihood ratio
         (e^epsilon r_j + C) / (r_j + C), with C the sum of r over the others: largest r_j and smallest C are the worst.
@@ -99,7 +99,7 @@ class SampledWithFakes(Sampled):
 class RSFD(SampledWithFakes):
     """Random sampling plus fake data (RS+FD).
 
-    One attribute is sampled and sent with epsilon, all others are fake. Fake values of GRR are uniform. Fake vectors of
+    One attribute is sampled and sent with ε, all others are fake. Fake values of GRR are uniform. Fake vectors of
     SUE and OUE are made from a zero vector, or from a random one-hot vector, and perturbed as true ones are.
 
     Parameters

@@ -31,7 +31,7 @@ class GRR(BasicPureMechanism):
               \mathrm{Var}_0 = N \frac{d - 2 + e^\epsilon}{(e^\epsilon - 1)^2}
 
     with Var_0 the variance of the estimated count of an object that nobody has. It suits small universes and large
-    epsilon: its variance is below that of optimized unary encoding for d < 3 e^epsilon + 2.
+    ε: its variance is below that of optimized unary encoding for d < 3 e^epsilon + 2.
 
     References
     ----------
@@ -93,7 +93,7 @@ class GRR(BasicPureMechanism):
 class Identity(GRR):
     """No privacy protection: the report of z is z itself.
 
-    It is randomized response with an infinite epsilon, p* = 1 and q* = 0: the mechanism of the non-private game.
+    It is randomized response with an infinite ε, p* = 1 and q* = 0: the mechanism of the non-private game.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class SHE(ScoreOracle, Likelihood):
     r"""Summation with histogram encoding.
 
     A report of z is d real numbers: the one-hot vector of z, with Laplace noise of scale 2/epsilon on every entry,
-    which is epsilon-private as two one-hot vectors differ by two in all. Of the density of report y only entry z
+    which is ε-private as two one-hot vectors differ by two in all. Of the density of report y only entry z
     depends on z:
 
     .. math:: \Pr[y | z] \propto e^{-\frac\epsilon2 (|y_z - 1| - |y_z|)}
@@ -45,7 +45,7 @@ class SHE(ScoreOracle, Likelihood):
     for every object. (The sum uses less information than the likelihood; `the` sends less and estimates better.)
 
     **Noise on a grid.** Textbook implementations add a floating-point Laplace variable to 0 and to 1. The last bits of
-    the sum reveal which it was, so such reports have no finite epsilon; `check` detects the violation. Here the noise
+    the sum reveal which it was, so such reports have no finite ε; `check` detects the violation. Here the noise
     is a multiple k of `step`, a power of two, with Pr[k] proportional to ``e^(-epsilon step |k| / 2)``, drawn
     independently of the entry. Its likelihood ratios are exactly those above, and its variance is 8/epsilon^2 to one
     part in 10^8. Reports of textbook implementations can be read too: attack and estimate ignore their last bits.
@@ -104,11 +104,11 @@ class SHE(ScoreOracle, Likelihood):
         return {"reals": reals}
 
     def log_likelihood(self, reports: Reports) -> Floats:
-        """Return epsilon times each entry, clipped to [0, 1]."""
+        """Return ε times each entry, clipped to [0, 1]."""
         return self.epsilon * np.clip(self._entries(reports), 0.0, 1.0)
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        r"""Return (reports,) the omitted constant: the log-probability of pure noise, minus epsilon/2.
+        r"""Return (reports,) the omitted constant: the log-probability of pure noise, minus ε/2.
 
         Noise of k steps has probability :math:`\frac{1 - r}{1 + r} r^{|k|}`, where r is :math:`e^{-\epsilon/2}` to the
         power of `step`. At the object's entry y, that changes by the factor

@@ -2,7 +2,7 @@ r"""Reports on several attributes of one person: SPL, SMP, RS+FD and RS+RFD.
 
 A person has a value of each of d attributes: a tuple x. Each attribute has a pure randomizer P_j (GRR, SUE or OUE).
 
-- SPL splits the budget: it sends every attribute, each with epsilon / d.
+- SPL splits the budget: it sends every attribute, each with ε / d.
 - SMP samples one attribute, and sends it and its name.
 - RS+FD samples one attribute too, and sends fake data f_l for all others, so that a report hides which one it was.
 - RS+RFD draws the fake data from priors.
@@ -16,7 +16,7 @@ with B_j the probability of y_j from a value that it supports. For one attribute
 what an adversary believes, that is a constant plus a slope times the indicator of the support.
 
 A mechanism of this module is a mechanism for whole tuples: its objects are their indices, the last attribute fastest.
-Its epsilon holds for whole tuples. In RS+FD and RS+RFD it is the epsilon of the sampled attribute, as two people may
+Its ε holds for whole tuples. In RS+FD and RS+RFD it is the ε of the sampled attribute, as two people may
 differ in all of their values. The papers claim log(1 + (e^epsilon - 1) / d), `claimed_epsilon`, by amplification.
 
 References
@@ -133,13 +133,13 @@ class Multidimensional(Likelihood):
 
     @property
     def claimed_epsilon(self) -> float:
-        """The epsilon that the literature states for this mechanism; for tuples, `epsilon` holds."""
+        """The ε that the literature states for this mechanism; for tuples, `epsilon` holds."""
         return self.epsilon
 
     @property
     @abstractmethod
     def single_attribute_epsilon(self) -> float:
-        """The exact epsilon for two tuples that differ in one attribute only, the worst of all attributes."""
+        """The exact ε for two tuples that differ in one attribute only, the worst of all attributes."""
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:

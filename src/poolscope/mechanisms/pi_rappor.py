@@ -33,7 +33,7 @@ class PIRappor(BasicPureMechanism):
               k = \Bigl[\frac{p}{e^\epsilon + 1}\Bigr], \qquad
               \mathrm{Var}_0 = N \frac{q^*(1-q^*)}{(p^*-q^*)^2} \approx N \frac{4 e^\epsilon}{(e^\epsilon - 1)^2}
 
-    Rounding k makes p* differ slightly from the published 1/2; epsilon is exact. The variance is that of optimized
+    Rounding k makes p* differ slightly from the published 1/2; ε is exact. The variance is that of optimized
     unary encoding, with reports of two numbers for universes of any size. (The publication also has a form over
     extensions of small fields, where e^epsilon + 1 is a prime power; here p is a prime.)
 

@@ -215,7 +215,7 @@ class FrequencyOracle(Mechanism, Protocol):
     def simulate_at(
         self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[Any]:
-        """Return (epsilons, universe) `simulate_counts` of the mechanism at each of these epsilons."""
+        """Return (epsilons, universe) `simulate_counts` of the mechanism at each of these values of ε."""
         ...
 
 
@@ -285,7 +285,7 @@ def require_likelihood(mechanism: object) -> HasLikelihood:
 
 
 def with_epsilon(mechanism: Any, epsilon: float) -> Any:
-    """Return the mechanism with another epsilon."""
+    """Return the mechanism with another ε."""
     return replace(mechanism, epsilon=epsilon)
 
 
@@ -318,13 +318,13 @@ def distinct(reports: Reports) -> tuple[Integers, Integers]:
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Check that epsilon is positive; infinity means no noise."""
+    """Check that ε is positive; infinity means no noise."""
     if not epsilon > 0:
         raise InputError("epsilon must be positive", value=epsilon, place="epsilon")
 
 
 def check_finite_epsilon(epsilon: float) -> None:
-    """Check that epsilon is positive and finite in double precision, for mechanisms without a noiseless limit."""
+    """Check that ε is positive and finite in double precision, for mechanisms without a noiseless limit."""
     check_epsilon(epsilon)
     if epsilon > MAX_EPSILON:
         raise InputError(f"epsilon must be at most {MAX_EPSILON:g} for this mechanism", value=epsilon, place="epsilon")

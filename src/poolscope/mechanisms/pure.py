@@ -254,7 +254,7 @@ class Pure(MechanismDefaults, SupportOracle):
     def support_prob_no_collision(self) -> float:
         """Probability that a report supports an object that never collides with the reported one.
 
-        The default is the smallest value that p* and epsilon allow, with supports as disjoint as possible.
+        The default is the smallest value that p* and ε allow, with supports as disjoint as possible.
         """
         return (
             max(self.likelihood_offset * self.p_star, 1.0 - (1.0 - self.p_star) / self.likelihood_offset)
@@ -269,7 +269,7 @@ class Pure(MechanismDefaults, SupportOracle):
         return out
 
     def log_likelihood(self, reports: Reports) -> Floats:
-        """Return (reports, universe) the log-likelihood; -inf outside the support where epsilon is infinite."""
+        """Return (reports, universe) the log-likelihood; -inf outside the support where ε is infinite."""
         with np.errstate(divide="ignore"):
             return np.log(self.likelihood(reports))
 
@@ -297,7 +297,7 @@ def uniform_base_measure(reports: Reports, inside: float, supporting: int) -> Fl
 
 @dataclass(frozen=True, kw_only=True)
 class BasicPureMechanism(Pure):
-    """A pure mechanism whose only parameters are the size of the universe and epsilon."""
+    """A pure mechanism whose only parameters are the size of the universe and ε."""
 
     universe: int
     epsilon: float

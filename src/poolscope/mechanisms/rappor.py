@@ -164,7 +164,7 @@ class Rappor(HashedMechanism, SupportOracle, Likelihood):
 
     .. math:: \Pr[c, s | z] = \frac{1}{\text{cohorts}} q'^{\,k} (1-q')^{D-k} p'^{\,T-k} (1-p')^{m-D-T+k}
 
-    Two objects differ in at most h bits each way. Hence epsilon of one report, and of all reports of a device together:
+    Two objects differ in at most h bits each way. Hence ε of one report, and of all reports of a device together:
 
     .. math:: \epsilon = h \log \frac{q' (1-p')}{p' (1-q')}, \qquad
               \epsilon_\infty = 2 h \log \frac{1 - f/2}{f/2}
@@ -180,9 +180,9 @@ class Rappor(HashedMechanism, SupportOracle, Likelihood):
 
     Parameters
     ----------
-    epsilon : epsilon of one report. The noise is then symmetric, with the given f or f = 2 / (1 + e^(epsilon/h)), for
-        which all reports of a device together have at most 2 epsilon. Alternatively give
-    f, p, q : the noise of PRR and IRR, from which epsilon follows.
+    epsilon : ε of one report. The noise is then symmetric, with the given f or f = 2 / (1 + e^(epsilon/h)), for
+        which all reports of a device together have at most 2 ε. Alternatively give
+    f, p, q : the noise of PRR and IRR, from which ε follows.
     m, hashes, cohorts : bits of a filter, hash functions per cohort, and number of cohorts.
     hash_table, seed : the hash functions (`HashedMechanism`); the table has a row for each function, cohort by cohort.
 
@@ -242,7 +242,7 @@ class Rappor(HashedMechanism, SupportOracle, Likelihood):
 
     @property
     def permanent_epsilon(self) -> float:
-        """Epsilon of a memoized response: that of the permanent randomized response."""
+        """ε of a memoized response: that of the permanent randomized response."""
         return 2.0 * self.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
 
     @property
@@ -383,7 +383,7 @@ class Rappor(HashedMechanism, SupportOracle, Likelihood):
 def noise_for(
     epsilon: float | None, hashes: int, f: float | None, p: float | None, q: float | None
 ) -> tuple[float, float]:
-    """Return f and p of the symmetric noise (q = 1 - p) with this epsilon."""
+    """Return f and p of the symmetric noise (q = 1 - p) with this ε."""
     if epsilon is None:
         raise InputError("is missing", place="epsilon", remedy="or give f, p and q")
     if p is not None or q is not None:

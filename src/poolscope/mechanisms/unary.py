@@ -231,7 +231,7 @@ class OUE(Unary):
     .. math:: p^* = \frac12, \qquad q^* = \frac{1}{e^\epsilon + 1}, \qquad
               \mathrm{Var}_0 = N \frac{4 e^\epsilon}{(e^\epsilon - 1)^2}
 
-    As epsilon grows, half of the reports stay empty, so that there is no noiseless limit: epsilon must be finite.
+    As ε grows, half of the reports stay empty, so that there is no noiseless limit: ε must be finite.
 
     References
     ----------
@@ -262,7 +262,7 @@ class THE(Unary):
     r"""Thresholded histogram encoding.
 
     To each entry of the one-hot vector of z in {0,1}^d Laplace noise of scale 2/epsilon is added, which alone is
-    epsilon-private, as two one-hot vectors differ by two in all. The report is the set of positions above the threshold
+    ε-private, as two one-hot vectors differ by two in all. The report is the set of positions above the threshold
     theta in [1/2, 1]; as bits, they are independent with
 
     .. math:: p^* = 1 - \tfrac12 e^{\epsilon(\theta - 1)/2}, \qquad q^* = \tfrac12 e^{-\epsilon\theta/2}
@@ -271,7 +271,7 @@ class THE(Unary):
     p*(1-q*) / (q*(1-p*)) is below e^epsilon, and the attack uses this actual ratio (`ratio`).
 
     The default threshold minimizes the variance of the count of a rare object, N q*(1-q*) / (p*-q*)^2, numerically. As
-    epsilon grows it approaches 1, and p* approaches 2/3, not 1: epsilon must be finite.
+    ε grows it approaches 1, and p* approaches 2/3, not 1: ε must be finite.
 
     References
     ----------
@@ -346,17 +346,17 @@ class SpotMe(Unary):
     .. math:: p^* = 1 - \lambda (1 - y), \qquad q^* = \lambda y, \qquad
               e^\epsilon = \frac{p^* (1 - q^*)}{q^* (1 - p^*)}
 
-    It supports the locations with a one. For a given epsilon, the odds are a quadratic equation for lambda,
+    It supports the locations with a one. For a given ε, the odds are a quadratic equation for lambda,
     (e^epsilon - 1) y (1-y) lambda^2 + lambda - 1 = 0, with the root
 
     .. math:: \lambda = \frac{2}{1 + \sqrt{1 + 4 (e^\epsilon - 1) y (1-y)}}
 
-    Give either epsilon or lambda. The default y = 1/2 is symmetric unary encoding (`sue`); a smaller y makes reports
+    Give either ε or lambda. The default y = 1/2 is symmetric unary encoding (`sue`); a smaller y makes reports
     shorter.
 
     In the published mechanism a random bit is always 1 (y = 1). The true location is then always reported, and every
-    location that is not reported is ruled out: p* = 1, q* = lambda, and epsilon is infinite, whatever lambda is.
-    ``SpotMe(universe=..., coin=0.5, yes=1)`` is that mechanism. A finite epsilon requires y < 1.
+    location that is not reported is ruled out: p* = 1, q* = lambda, and ε is infinite, whatever lambda is.
+    ``SpotMe(universe=..., coin=0.5, yes=1)`` is that mechanism. A finite ε requires y < 1.
 
     References
     ----------
@@ -394,7 +394,7 @@ class SpotMe(Unary):
 
 
 def coin_for(epsilon: float | None, yes: float) -> float:
-    """Return lambda, the probability of a random bit, for this epsilon."""
+    """Return lambda, the probability of a random bit, for this ε."""
     if epsilon is None:
         raise InputError("is missing", place="epsilon", remedy="or give coin")
     check_epsilon(epsilon)

@@ -2,7 +2,7 @@
 
 All but ``summarize``, ``select``, the bounds and those that say so take the rows of one adversary at one observation
 count n, a row per user (``select``), and give an ``Estimate``: a value and its 95% interval. Bounds follow from
-epsilon alone, as does what it adds up to in time (``cumulative_epsilon``); ``linkability`` takes a game.
+ε alone, as does what it adds up to in time (``cumulative_epsilon``); ``linkability`` takes a game.
 """
 
 from poolscope.metrics.bounds import (

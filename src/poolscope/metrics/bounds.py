@@ -1,7 +1,7 @@
-"""Bounds for any adversary, trade-off curves, and the cumulative epsilon behind them.
+"""Bounds for any adversary, trade-off curves, and the cumulative ε behind them.
 
-They follow from epsilon alone, and hold for reports with fresh noise. A memoized response shows which reports are of
-the same object, which no epsilon of single reports bounds.
+They follow from ε alone, and hold for reports with fresh noise. A memoized response shows which reports are of
+the same object, which no ε of single reports bounds.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class CumulativeEpsilon(Result):
     Where a share of events is reported, sums are of the mean number of reports. None is unknown: `day` and `year`
     without a rate of reports, `total` without a cap.
 
-    Memoized reports are not independent, and their epsilons do not add up. `response` is the epsilon of a memoized
-    response, which bounds all reports of it together. `total` is then the longitudinal epsilon of the papers: that of a
+    Memoized reports are not independent, and their values of ε do not add up. `response` is the ε of a memoized
+    response, which bounds all reports of it together. `total` is then the longitudinal ε of the papers: that of a
     response times the number of responses. It says nothing about which reports share a response.
 
     Examples
@@ -68,7 +68,7 @@ class MemoizedResponses(NamedTuple):
     n_responses: int
 
     def spent(self, reports: float) -> float:
-        """Return the total epsilon of this many reports, each of a new response as long as there is one."""
+        """Return the total ε of this many reports, each of a new response as long as there is one."""
         return self.epsilon * min(self.n_responses, reports)
 
 
@@ -108,18 +108,18 @@ def cumulative_epsilon(
 
 
 def epsilon_of(game: Game) -> CumulativeEpsilon:
-    """Return the epsilon of a game with its time."""
+    """Return the ε of a game with its time."""
     return cumulative_epsilon(float(game.mechanism.epsilon), game.policy, memoized=memoized_by(game.device))
 
 
 def composition_bound(game: Game) -> float:
-    """Return the total epsilon of a user's linked reports, or of the memoized responses that they can come from."""
+    """Return the total ε of a user's linked reports, or of the memoized responses that they can come from."""
     reports, memoized = int(game.policy.linkable_count_distribution(game.horizon)[0].max()), memoized_by(game.device)
     return reports * float(game.mechanism.epsilon) if memoized is None else memoized.spent(reports)
 
 
 def describe_epsilon(epsilons: Sequence[CumulativeEpsilon], policy: ReportingPolicy) -> str:
-    """Return one epsilon or several, as "ε = 4 per report, 1 report per day: 1,460 per year"."""
+    """Return one ε or several, as "ε = 4 per report, 1 report per day: 1,460 per year"."""
     words = f"ε = {_listed([epsilon.report for epsilon in epsilons])} per report"
     if policy.reports_per_day is not None:
         rate = policy.sampling_rate * policy.reports_per_day
@@ -138,7 +138,7 @@ def describe_epsilon(epsilons: Sequence[CumulativeEpsilon], policy: ReportingPol
 
 
 def describe_epsilons(spent: Mapping[str, Sequence[CumulativeEpsilon]], policy: ReportingPolicy) -> list[str]:
-    """Describe the epsilons of several mechanisms: fresh ones in one phrase, memoized ones in a phrase each."""
+    """Describe the values of ε of several mechanisms: fresh ones in one phrase, memoized ones in a phrase each."""
     memoized = {name: epsilons for name, epsilons in spent.items() if any(one.response is not None for one in epsilons)}
     fresh = [one for name, epsilons in spent.items() if name not in memoized for one in epsilons]
     facts = [f"{name}, {describe_epsilon(epsilons, policy)}" for name, epsilons in memoized.items()]
@@ -232,7 +232,7 @@ def trade_off(epsilon: float, n: int) -> TradeOff:
     r"""Return the trade-off curve of n ε-LDP reports about which of two candidates a user is.
 
     A false positive names the second candidate where the first is true, a false negative the first where the second
-    is true. No test of n reports, each epsilon-LDP given those before it, has errors below the curve. Randomized
+    is true. No test of n reports, each ε-LDP given those before it, has errors below the curve. Randomized
     response attains it: among n reports J ~ Binomial(n, 1 / (1 + e^epsilon)) are lies, so its corners are
 
     .. math:: \mathrm{FPR} = \Pr[J \ge j] , \qquad \mathrm{FNR} = \Pr[J \ge n + 1 - j] , \qquad j = n + 1, \dots, 0 .
@@ -260,7 +260,7 @@ def trade_off(epsilon: float, n: int) -> TradeOff:
 
 
 def check_reports(epsilon: float, n: int) -> None:
-    """epsilon and n are at least 0; infinite epsilon is legal."""
+    """ε and n are at least 0; infinite ε is legal."""
     if not epsilon >= 0:
         raise InputError("epsilon must be at least 0", value=epsilon)
     if n < 0:
@@ -277,7 +277,7 @@ def success_bound(epsilon: float, n: int, prior_success: float) -> float:
     Without reports, the best guess is right with probability b. The result is the smaller of two bounds. Both hold for
     every prior whose largest probability is b, and however users pick their objects.
 
-    **Tests against one reference.** Each likelihood vector of an epsilon-LDP report, over the pools, is a mixture of
+    **Tests against one reference.** Each likelihood vector of an ε-LDP report, over the pools, is a mixture of
     vectors that take two values only, v for the pools outside a set S and :math:`v e^\epsilon` for those inside. So
     the report of an extremal channel is a set S, with probability :math:`\theta_S` for the pools outside it and
     :math:`\theta_S e^\epsilon` for those inside, and the probabilities of each pool sum to one. Draw S with probability
@@ -303,7 +303,7 @@ def success_bound(epsilon: float, n: int, prior_success: float) -> float:
 
     **Pairs of pools.** With J ~ Binomial(n, 1 / (1 + e^epsilon)) lies among n, every event has :math:`\Pr[E | i] \le
     e^s \Pr[E | j] + \delta(s)` (Kairouz, Oh, Viswanath), where :math:`1 - \delta(s) = E[\min(1, e^{s - (n - 2 J)
-    \epsilon})]`. Averaged over the guesses this gives, for s = n epsilon, (n - 2) epsilon, ..., -n epsilon,
+    \epsilon})]`. Averaged over the guesses this gives, for s = n ε, (n - 2) ε, ..., -n ε,
 
     .. math:: \Pr[\text{wrong}] \ge \frac{1 - \delta(s)}{1 + e^s b / (1 - b)} .
 
@@ -384,7 +384,7 @@ def _flip_count_pmf(epsilon: float, n: int) -> Floats:
 
 
 def _one_minus_delta(p: Floats, epsilon: float) -> Floats:
-    r"""(n + 1,) 1 - delta(s) at s = (n - 2 l) epsilon, for l = 0 to n: sums of what is positive, so no digit is lost.
+    r"""(n + 1,) 1 - delta(s) at s = (n - 2 l) ε, for l = 0 to n: sums of what is positive, so no digit is lost.
 
     .. math:: 1 - \delta = \sum_{j \ge l} p_j + \sum_{j < l} p_j e^{-2 \epsilon (l - j)}
     """

@@ -141,9 +141,9 @@ class SampledAttribute(FlatRecord):
 class CollectionsSummary(Result):
     """The collections of a run, and what each adds to the others.
 
-    multidimensional : the epsilons of whole tuples where all collections are sent in one report, else None.
+    multidimensional : the values of ε of whole tuples where all collections are sent in one report, else None.
     sampled_attributes : guesses of the sampled attribute, where reports hide it.
-    epsilon_day, epsilon_year : sums over all collections; None where a collection memoizes, as its epsilons do not add.
+    epsilon_day, epsilon_year : sums over all collections; None where a collection memoizes, as those do not add up.
     cautions : which adversaries assume another link than the true one and are overconfident, in sentences.
 
     Examples
@@ -177,7 +177,7 @@ def collection_record(collection: Collection, kind: str) -> CollectionRecord:
 
 
 def total_epsilon(records: Sequence[CollectionRecord], period: str) -> float | None:
-    """Return the sum over collections of the epsilon per "day" or "year"; None where one is not known."""
+    """Return the sum over collections of the ε per "day" or "year"; None where one is not known."""
     spent = [getattr(record.epsilon, period) for record in records]
     return None if any(epsilon is None for epsilon in spent) else float(sum(spent))
 

@@ -1,4 +1,4 @@
-r"""The bound for any adversary on reports of several epsilons, which compose exactly.
+r"""The bound for any adversary on reports of several values of ε, which compose exactly.
 
 Of two candidates, the worst case is one randomized response for each report. With n_c reports of epsilon_c, of which
 J_c ~ Binomial(n_c, 1 / (1 + e^epsilon_c)) are lies, the privacy loss is
@@ -43,11 +43,11 @@ def composed_success_bound(epsilons: Sequence[float], counts: Sequence[int], pri
 
     For two candidates (b = 1/2) it is exact: randomized responses attain it. For more, it is the smaller of two bounds:
     that of pairs of candidates, :math:`\Pr[\text{wrong}] \ge (1 - \delta(s)) / (1 + e^s b / (1 - b))` for every s, and
-    `success_bound` of as many reports of the largest epsilon.
+    `success_bound` of as many reports of the largest ε.
 
     Parameters
     ----------
-    epsilons, counts : of the reports of each collection: epsilon of one report, infinity included, and their number.
+    epsilons, counts : of the reports of each collection: ε of one report, infinity included, and their number.
     prior_success : b, how often the best guess without reports is right.
 
     Examples

@@ -224,7 +224,7 @@ def log_odds_gain(rows: pl.DataFrame, prior: Mapping[str, float], level: float =
     .. math:: \log \frac{\Pr[\text{truth} | \text{reports}]}{1 - \Pr[\text{truth} | \text{reports}]}
               - \log \frac{\Pr[\text{truth}]}{1 - \Pr[\text{truth}]}
 
-    Under n reports of epsilon each it cannot exceed n epsilon (composition). A posterior that rounds to 1 counts as
+    Under n reports of ε each it cannot exceed n ε (composition). A posterior that rounds to 1 counts as
     1 - 2^-53, the largest number below.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What is special to reports on several attributes: the epsilon that holds, and guesses of the sampled attribute."""
+"""What is special to reports on several attributes: the ε that holds, and guesses of the sampled attribute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: dict[type[Multidimensional], str] = {SPL: "spl", SMP: "smp", RSFD: "rs+fd
 
 
 def tuple_epsilon(mechanism: object) -> TupleEpsilon | None:
-    """Return the epsilons of a mechanism for several attributes; None for any other."""
+    """Return the values of ε of a mechanism for several attributes; None for any other."""
     if not isinstance(mechanism, Multidimensional):
         return None
     return TupleEpsilon(
@@ -31,7 +31,7 @@ def tuple_epsilon(mechanism: object) -> TupleEpsilon | None:
 
 
 def tuple_epsilon_text(found: TupleEpsilon) -> str:
-    """Return the epsilons of a mechanism for several attributes; those that are equal once."""
+    """Return the values of ε of a mechanism for several attributes; those that are equal once."""
     facts = [f"ε = {found.epsilon:.4g} per report, for whole tuples"]
     if found.single_attribute_epsilon != found.epsilon:
         facts.append(f"ε = {found.single_attribute_epsilon:.4g} for tuples that differ in one attribute")

@@ -1,4 +1,4 @@
-"""Privacy amplification by shuffling: the central epsilon of reports that nobody can link to their devices."""
+"""Privacy amplification by shuffling: the central ε of reports that nobody can link to their devices."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int =
               W = \frac{P_0(y) - e^{\epsilon'} P_1(y)}{\omega(y)} \text{ for } y \sim \omega , \quad
               W = 0 \text{ with probability } 1 - \gamma .
 
-    Every epsilon-LDP mechanism has the blanket :math:`\omega = e^{-\epsilon} \max(P_0, P_1)`. The right-hand side grows
+    Every ε-LDP mechanism has the blanket :math:`\omega = e^{-\epsilon} \max(P_0, P_1)`. The right-hand side grows
     if W is replaced by a variable that is larger in the convex order. The largest takes three values: each of
     :math:`e^\epsilon - e^{\epsilon'}` and :math:`1 - e^{\epsilon + \epsilon'}` with probability :math:`1 / (e^\epsilon
     + 1)`, else 0. Proof: let :math:`P_1 / P_0 = t` in :math:`[e^{-\epsilon}, 1]` at y. Divide y into a part with the
@@ -112,7 +112,7 @@ def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int =
 def shuffle_epsilon_of_mechanism(mechanism: Mechanism, devices: int, delta: float, *, rounds: int = 1) -> float:
     r"""Return the central ε of shuffled reports of this mechanism: at most ``shuffle_epsilon`` of its ε.
 
-    A pure mechanism has :math:`\Pr[y | x] = c(y) (1 + (e^\epsilon - 1) [x \in \mathrm{support}(y)])`, where epsilon
+    A pure mechanism has :math:`\Pr[y | x] = c(y) (1 + (e^\epsilon - 1) [x \in \mathrm{support}(y)])`, where ε
     is that of its likelihood ratio. Its blanket is c, and reports are of four kinds, by which of the two objects they
     support:
 
@@ -121,7 +121,7 @@ def shuffle_epsilon_of_mechanism(mechanism: Mechanism, devices: int, delta: floa
 
     Here q is the probability that a report supports an object that never collides with the reported one. In the convex
     order the bound grows as q falls, so objects that collide are covered. Where the adversary can know that all others
-    hold a third object, the bound is nearly attained. The bound of any other mechanism is that of its epsilon.
+    hold a third object, the bound is nearly attained. The bound of any other mechanism is that of its ε.
 
     References
     ----------
@@ -164,7 +164,7 @@ def _central(blanket: Blanket, devices: int, delta: float, rounds: int) -> float
 
 
 def _delta(blanket: Blanket, devices: int, central: float, length: int = LENGTH) -> float:
-    """Return the hockey-stick divergence of one round at a central epsilon, from above."""
+    """Return the hockey-stick divergence of one round at a central ε, from above."""
     if central >= blanket.epsilon:
         return 0.0
     values = blanket.first - math.exp(central) * blanket.second
@@ -226,7 +226,7 @@ def _hull_slopes(x: Floats, y: Floats) -> Floats:
 
 
 def _least(delta_at: Callable[[float], float], delta: float, highest: float) -> float:
-    """Return the least central epsilon whose divergence is at most delta, rounded up; `highest` holds in any case."""
+    """Return the least central ε whose divergence is at most delta, rounded up; `highest` holds in any case."""
     delta_at = cache(delta_at)
 
     def excess(central: float) -> float:
@@ -251,7 +251,7 @@ def shuffle_epsilon_closed_form(epsilon: float, devices: int, delta: float) -> f
     .. math:: \log\left(1 + \frac{1 - e^{-\epsilon}}{1 + e^{-\epsilon} / (1 + t)} \, t\right) , \quad
               t = 8 \sqrt{\frac{e^\epsilon \log(4 / \delta)}{N}} + \frac{8 e^\epsilon}{N} ,
 
-    for N devices and epsilon up to :math:`\log(N / (16 \log(4 / \delta)))`; beyond, epsilon itself.
+    for N devices and ε up to :math:`\log(N / (16 \log(4 / \delta)))`; beyond, ε itself.
 
     References
     ----------

@@ -228,7 +228,7 @@ def _users(play: RunSpec, users: int | None) -> int:
 
 
 def _utilities(wanted: Sequence[Experiment]) -> dict[Simulation, list[str]]:
-    """Return the simulated frequency estimates that these experiments need, and the epsilons of each."""
+    """Return the simulated frequency estimates that these experiments need, and the values of ε of each."""
     found: dict[Simulation, list[str]] = {}
     for cell in (c for e in wanted for c in e.cells if c.value in OF_UTILITY):
         epsilons = found.setdefault(_simulation(cell), [])
@@ -249,7 +249,7 @@ def _value(cell: Cell, played: dict[str, Played], simulated: dict[Simulation, An
 
 
 def _simulate(simulation: Simulation, epsilons: Sequence[str], out: Path, seed: int, engine: Engine) -> Any:
-    """Return one simulated frequency estimate for all epsilons, cached in a file."""
+    """Return one simulated frequency estimate for all values of ε, cached in a file."""
     scenario, reports = simulation
     path = out / "utility" / f"{scenario}-{reports:g}.json"
     kept = read_json(path) if path.exists() else {}
@@ -263,7 +263,7 @@ def _simulate(simulation: Simulation, epsilons: Sequence[str], out: Path, seed: 
 
 
 def _are_errors(kept: Any) -> bool:
-    """Return whether a value has the format of `utility`: for each epsilon, errors with intervals."""
+    """Return whether a value has the format of `utility`: for each ε, errors with intervals."""
     return isinstance(kept, dict) and all(
         isinstance(errors, dict)
         and set(errors) == set(OF_UTILITY)

@@ -113,9 +113,9 @@ def entropy(*, size: str, exponent: float) -> Estimate:
 def utility(
     scenario: str, epsilons: Sequence[str], reports: float, seed: int, threads: Map
 ) -> dict[str, dict[str, Estimate]]:
-    """Errors of the curator's unprojected estimate at each epsilon: mean absolute, and percentage on the top objects.
+    """Errors of the curator's unprojected estimate at each ε: mean absolute, and percentage on the top objects.
 
-    The interval is that of the mean over objects. The objects of the reports are drawn once for all epsilons.
+    The interval is that of the mean over objects. The objects of the reports are drawn once for all values of ε.
     """
     base = load_scenario(scenario)
     universe = base.universe()

@@ -84,7 +84,7 @@ def random(universe: Universe, rng: np.random.Generator) -> Floats:
     """Return random popularities, (size,): uniform weights within each section; sections have equal mass.
 
     The paper's text draws one uniform weight for every object and normalizes over all of them. Its published utility
-    (MAPE 14.41% at epsilon 8 and 10^9 reports) requires sections of equal mass instead: these give 14.5%, the text's
+    (MAPE 14.41% at ε = 8 and 10^9 reports) requires sections of equal mass instead: these give 14.5%, the text's
     form 0.9%. The attack depends only on the popularity within pools, and is the same.
 
     Examples

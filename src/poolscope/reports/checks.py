@@ -5,7 +5,7 @@ The popularity check tests whether reports follow the popularity that an adversa
 An adversary assumes the popularity within each pool, but not the popularity of the pools. The reports are a mixture of
 the reports of the pools, with unknown weights :math:`\pi`, and popularities :math:`\varphi_i^\beta` (normalized) with
 exponent :math:`\beta = 1`. An exponent below 1 is a flatter popularity, 0 a uniform one, and a negative one reverses
-the order. Objects in another order, fake values and a smaller epsilon all look flatter. A client that sends the true
+the order. Objects in another order, fake values and a smaller ε all look flatter. A client that sends the true
 value too often looks steeper.
 
 The test is a score test of :math:`\beta = 1`, for all pools together and for each of them. With

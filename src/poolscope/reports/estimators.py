@@ -24,7 +24,7 @@ minus the base (`CellMoments`), and G(z, y) the mean over the J functions of the
 
 is unbiased given the functions if G has full rank, which requires at least as many cells as objects. These are the
 normal equations of least squares on the cells with equal weights. Equal weights are nearly optimal, as noise dominates
-the variance of all cells unless epsilon is large. For a sketch, t follows from the support counts, so that nothing else
+the variance of all cells unless ε is large. For a sketch, t follows from the support counts, so that nothing else
 has to be counted or simulated.
 
 Its covariance is exact. With X_f the matrix of the cells of objects under function f and D = diag(c), from the second

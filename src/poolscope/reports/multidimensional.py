@@ -8,7 +8,7 @@ support z. Then
 
 For RS+FD and RS+RFD, a = (p + (d-1) s) / d and b = (q + (d-1) s) / d, with s the probability that fake data supports z:
 1/k for GRR, q for zero vectors, q + (p-q)/k for random ones, and with the prior in place of 1/k for RS+RFD. SMP has p
-and q, and its reports on the attribute, N/d on average. SPL has p and q of epsilon / d.
+and q, and its reports on the attribute, N/d on average. SPL has p and q of ε / d.
 
 References
 ----------

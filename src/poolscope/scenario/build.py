@@ -365,7 +365,7 @@ def adversaries_without_memoization(scenario: Scenario) -> list[dict[str, Any]]:
 
 
 def mechanism_table(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:
-    """Return ``[mechanism]`` for a kind and an epsilon; without epsilon where the kind has none."""
+    """Return ``[mechanism]`` for a kind and an ε; without ε where the kind has none."""
     known = parameters_of(kind)
     table: dict[str, Any] = {"kind": kind}
     if "epsilon" in known and epsilon is not None:

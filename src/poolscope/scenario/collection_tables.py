@@ -2,7 +2,7 @@
 
 A person has an attribute, and in each collection a preferred pool that depends on it. Every collection is a scenario
 of its own, with the users, adversaries and attack of the whole. With ``[multidimensional]``, all collections are sent
-in one report, a tuple, with one epsilon.
+in one report, a tuple, with one ε.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class MultidimensionalTable(TomlTable):
         return self
 
     def randomizer_epsilon(self, d: int) -> float:
-        """Return the epsilon of the randomizer of one of d attributes."""
+        """Return the ε of the randomizer of one of d attributes."""
         if self.epsilon is None:
             assert self.claimed_epsilon is not None
             return math.log1p(d * math.expm1(self.claimed_epsilon))

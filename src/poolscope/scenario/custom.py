@@ -54,7 +54,7 @@ def import_name(kind: Any) -> str:
 def own_mechanism(given: Any, scenario: Scenario, epsilon: float | None = None) -> Mechanism | None:
     """Return a mechanism of one's own: an instance, a class or "module:Class"; None for a name or nothing.
 
-    A class is constructed with the epsilon that is asked for, or else with that of the scenario.
+    A class is constructed with the ε that is asked for, or else with that of the scenario.
     """
     if given is None or not is_custom(given):
         return None
@@ -70,7 +70,7 @@ def own_mechanism(given: Any, scenario: Scenario, epsilon: float | None = None) 
 
 
 def takes_epsilon(maker: Callable[..., Any]) -> bool:
-    """Return whether the constructor takes an epsilon."""
+    """Return whether the constructor takes an ε."""
     return "epsilon" in inspect.signature(maker).parameters
 
 

@@ -233,7 +233,7 @@ class MechanismTable(TomlTable):
 class InstantaneousTable(TomlTable):
     """``{ kind = "grr", epsilon = 1 }``: instantaneous randomized response on a memoized response.
 
-    ``epsilon_1`` instead gives the epsilon of the first report, by the formulas of the literature.
+    ``epsilon_1`` instead gives the ε of the first report, by the formulas of the literature.
     """
 
     kind: Name

@@ -92,12 +92,12 @@ class LeakageRecord(Record):
 
 @result
 class Configuration(LeakageRecord):
-    """What one adversary learns under one choice of mechanism and epsilon, and how well that choice serves.
+    """What one adversary learns under one choice of mechanism and ε, and how well that choice serves.
 
     Parameters
     ----------
-    mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds;
-        with a cap or a window it is of the reports that can be linked. Where devices keep answers, the epsilon of an
+    mechanism, epsilon : the choice; composition_bound : n ε, which no evidence exceeds;
+        with a cap or a window it is of the reports that can be linked. Where devices keep answers, the ε of an
         answer times the answers that n reports can come from, as the papers count.
     mse, rmse, mae : errors of the curator's frequencies as measured, rmse the root of mse; mse_analytical,
         rmse_analytical, mae_analytical : in closed form. None where the mechanism has no estimate.
@@ -298,7 +298,7 @@ def _play(
     tick: Tick,
     digests: dict[str, str],
 ) -> Iterator[LeakageRecord]:
-    """Yield the record of each adversary for one mechanism and epsilon; the non-private one depends on neither.
+    """Yield the record of each adversary for one mechanism and ε; the non-private one depends on neither.
 
     The checksum of its outcomes joins the digests.
     """
@@ -329,7 +329,7 @@ def _outcomes(
 
 
 class ComparedMechanism(NamedTuple):
-    """A mechanism at one epsilon: its name, the scenario with it, and itself."""
+    """A mechanism at one ε: its name, the scenario with it, and itself."""
 
     name: str
     scenario: Scenario
@@ -339,7 +339,7 @@ class ComparedMechanism(NamedTuple):
 def compared_mechanisms(
     scenario: Scenario, mechanisms: Sequence[str | Callable[..., Any]], epsilons: Sequence[float]
 ) -> Iterator[ComparedMechanism]:
-    """Yield each mechanism at each epsilon; the scenario has no name for a custom one."""
+    """Yield each mechanism at each ε; the scenario has no name for a custom one."""
     if not mechanisms:
         raise InputError("must name at least one mechanism", place="mechanism")
     for kind in dict.fromkeys(mechanisms):
@@ -356,7 +356,7 @@ def compared_mechanisms(
 
 
 def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[float]) -> Iterator[Scenario]:
-    """Yield the scenario with each mechanism at each epsilon."""
+    """Yield the scenario with each mechanism at each ε."""
     for kind in dict.fromkeys(mechanisms):
         noisy = "epsilon" in parameters_of(kind)
         if noisy and not epsilons:

@@ -94,7 +94,7 @@ def advise(
 ) -> Advice | CollectionsAdvice:
     """Recommend a mechanism, ε and cap that meet targets of exposure and accuracy.
 
-    For a scenario with several collections, `max_error` is a mapping, and the advice is an epsilon and a cap for each
+    For a scenario with several collections, `max_error` is a mapping, and the advice is an ε and a cap for each
     collection (`CollectionsAdvice`).
 
     Parameters
@@ -104,9 +104,9 @@ def advise(
     horizon, days : number of events, or of days, that the target is for; by default the scenario's last count.
     max_error, devices : largest RMSE of a frequency from one report of each device; both or none. With several
         collections, a mapping from their names, which may be empty.
-    mechanisms : names; by default the scenario's own and common ones. "all" is every one with an epsilon.
+    mechanisms : names; by default the scenario's own and common ones. "all" is every one with an ε.
     adversary : name of an adversary of the scenario; by default the strongest.
-    epsilon : smallest and largest epsilon of the search.
+    epsilon : smallest and largest ε of the search.
     users : largest number of users of the search; as many others verify the recommendation. By default enough to
         expose 800 at the target, from 4,000 to 40,000; with memoization, as many as time allows.
     tolerance : width of the 95% CI of a share near the target at which the search stops adding users.

@@ -41,7 +41,7 @@ def compare(
     mechanisms : names, or custom classes (also as "module:Class") with the methods that `adapt` needs, called with
         ``universe`` or ``size`` and ``epsilon``, as far as they take them. Other parameters have the mechanism's
         defaults, or the values of the scenario's ``[mechanism]`` where there is no default. A mechanism without an
-        epsilon runs once.
+        ε runs once.
     users : number of users; by default the scenario's, at most 1,000.
     seed : users, objects and random draws are the same for every configuration.
     estimate_from : number of reports of the frequency estimate.

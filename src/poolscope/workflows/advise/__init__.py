@@ -1,1 +1,1 @@
-"""Which mechanism, which epsilon and which cap meet what is asked of privacy and of utility."""
+"""Which mechanism, which ε and which cap meet what is asked of privacy and of utility."""

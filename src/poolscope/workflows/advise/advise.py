@@ -1,4 +1,4 @@
-"""Recommend a mechanism, an epsilon and a cap that meet an exposure and a utility target."""
+"""Recommend a mechanism, an ε and a cap that meet an exposure and a utility target."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def recommendation_of(
 
 
 def _shuffled_total(game: Game, devices: int | None) -> float | None:
-    """Return the central epsilon of all reports up to the cap, a shuffled round each; None for memoized responses."""
+    """Return the central ε of all reports up to the cap, a shuffled round each; None for memoized responses."""
     cap = game.policy.cap
     if devices is None or cap is None or memoized_by(game.device) is not None:
         return None
@@ -268,7 +268,7 @@ def usefulness_of(verified: Verified[Game], candidate: Candidate) -> Usefulness 
 
 
 def recommended_scenario(scenario: Scenario, choice: Deployment, question: Question) -> Scenario:
-    """Return the scenario with mechanism, epsilon and cap set, ready for `audit`."""
+    """Return the scenario with mechanism, ε and cap set, ready for `audit`."""
     variant = deployed(scenario, choice.kind, choice.epsilon, question.horizon)
     assert scenario.attack is not None
     asked = (*scenario.attack.observations, question.horizon)

@@ -1,6 +1,6 @@
 """Allocate a budget of exposure over collections: from equal shares, by exchange.
 
-Every collection has a level, an epsilon or a number of days, and a utility that increases with it. All levels together
+Every collection has a level, an ε or a number of days, and a utility that increases with it. All levels together
 expose some share of the users, who are the same in every trial. The search starts where all levels are equal, within
 their ranges, and the share is the target. Then one collection gives, another takes what this frees, and the exchange is
 kept if the utilities of all sum to more. The search is given a function that runs a trial, and knows nothing of games.

@@ -1,4 +1,4 @@
-"""Search the range of epsilon of each mechanism: from below by the error target, from above by the exposure target."""
+"""Search the range of ε of each mechanism: from below by the error target, from above by the exposure target."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Candidate:
 
     @cached_property
     def epsilon_min(self) -> float | None:
-        """The smallest epsilon that meets the error target; None where there is no target, or no such epsilon."""
+        """The smallest ε that meets the error target; None where there is no target, or no such ε."""
         question = self.question
         if question.max_error is None:
             return None
@@ -100,7 +100,7 @@ class Candidate:
 
     @property
     def infeasible(self) -> bool:
-        """Whether no epsilon of the range meets the error target, so that nothing is simulated."""
+        """Whether no ε of the range meets the error target, so that nothing is simulated."""
         return self.question.max_error is not None and self.epsilon_min is None
 
     def errors(self, epsilon: float, reports: float | None = None) -> Errors | None:
@@ -135,7 +135,7 @@ class Candidate:
         return self._played[key]
 
     def _game(self, epsilon: float, horizon: int) -> Game:
-        """Build the game at an epsilon; the last one is cached, as estimates of the popularity take long."""
+        """Build the game at an ε; the last one is cached, as estimates of the popularity take long."""
         if (epsilon, horizon) not in self._games:
             self._games.clear()
             self._games[epsilon, horizon] = self.simulator.game(self.kind, epsilon, horizon)
@@ -154,7 +154,7 @@ class Candidate:
         return self.trial_of(epsilon, found)
 
     def trial_of(self, epsilon: float, found: Exposures) -> Trial:
-        """Combine the exposures at an epsilon with its error."""
+        """Combine the exposures at an ε with its error."""
         question, errors = self.question, self.errors(epsilon)
         return Trial(
             epsilon=epsilon,
@@ -166,7 +166,7 @@ class Candidate:
         )
 
     def finding(self, start: float) -> Finding:
-        """Search the range of epsilon that meets the targets, from `start` where no error target sets it."""
+        """Search the range of ε that meets the targets, from `start` where no error target sets it."""
         question, epsilon_min = self.question, self.epsilon_min
         if self.infeasible:
             return self.finding_of([])
@@ -232,7 +232,7 @@ class Candidate:
 
 
 def _any_feasible(trials: Sequence[Trial], target: float) -> str:
-    """Return whether some epsilon meets the exposure target."""
+    """Return whether some ε meets the exposure target."""
     verdicts = {verdict(trial.exposed, target) for trial in trials}
     return YES if YES in verdicts else UNDECIDED if UNDECIDED in verdicts else NO
 

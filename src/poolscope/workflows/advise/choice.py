@@ -1,7 +1,7 @@
 """Choose among options: a pure function of what the search knows of each option, and of a preference.
 
 Options that miss a target come in only where all do. Only differences that another seed would not undo decide: of
-options about as good, the lowest epsilon per report comes first, and of about equal epsilons the first in the canonical
+options about as good, the lowest ε per report comes first, and of about equal values of ε the first in the canonical
 order of mechanisms. The order in which mechanisms were named has no influence.
 """
 
@@ -36,7 +36,7 @@ class Standing(NamedTuple):
     epsilon : of a report; total_epsilon : by the horizon, of memoized responses the longitudinal one.
     reports : that a device sends by the horizon, on average.
     cap : the largest that meets the exposure target; exposed : share of users exposed by the horizon.
-    rmse : error of a frequency; NaN where there is no closed form. Its ends are those of epsilon.
+    rmse : error of a frequency; NaN where there is no closed form. Its ends are those of ε.
     """
 
     name: str
@@ -66,8 +66,8 @@ def choose(standings: Sequence[Standing], prefer: str, horizon: float, *, fixed:
     Parameters
     ----------
     horizon : events that every trial was played to; a larger cap is not known.
-    fixed : whether an error target sets the epsilon of each option, so that caps and exposures compare. Otherwise
-        every option exposes about the target, and epsilons and errors compare.
+    fixed : whether an error target sets the ε of each option, so that caps and exposures compare. Otherwise
+        every option exposes about the target, and values of ε and errors compare.
     """
     among = [one for one in standings if one.feasible != NO] or list(standings)
     if prefer in (LOWEST_EPSILON, LOWEST_TOTAL, FEWEST_REPORTS):
@@ -93,7 +93,7 @@ def choose(standings: Sequence[Standing], prefer: str, horizon: float, *, fixed:
 
 
 def _by_epsilon(ties: Sequence[Standing]) -> list[Standing]:
-    """Put the first of those with about the lowest epsilon first, in canonical order."""
+    """Put the first of those with about the lowest ε first, in canonical order."""
     ordered = sorted(ties, key=lambda one: one.order)
     lowest = min(one.epsilon.value for one in ordered)
     best = next(one for one in ordered if one.epsilon.value <= (1 + MARGIN) * lowest)

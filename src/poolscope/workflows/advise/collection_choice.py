@@ -183,7 +183,7 @@ def _exposed(rows: pl.DataFrame, game: JointGame) -> NDArray[np.bool_]:
 
 
 def limit_of(plan: Plan, index: int, setting: Setting) -> str:
-    """Return what keeps the epsilon or the cap of a collection from being better."""
+    """Return what keeps the ε or the cap of a collection from being better."""
     if plan.allocates_days:
         return "error" if setting.days >= plan.horizon else "error and exposure"
     problem = plan.problem
@@ -252,7 +252,7 @@ def step_records(steps: Sequence[Step], plan: Plan) -> Iterator[AllocationStep]:
 
 
 def recommended_scenario(scenario: Scenario, settings: Settings, question: CollectionsQuestion) -> Scenario:
-    """Return the scenario with an epsilon and a cap for each collection, ready for `audit`."""
+    """Return the scenario with an ε and a cap for each collection, ready for `audit`."""
     assert scenario.attack is not None
     tables = scenario.to_dict()["collection"]
     for own, part, setting in zip(tables, scenario.parts, settings, strict=True):

@@ -1,6 +1,6 @@
 """Plan an allocation over several collections: what the targets leave to be allocated, and from where.
 
-The error target of a collection sets its smallest epsilon. Where all smallest epsilons together expose too many users
+The error target of a collection sets its smallest ε. Where all smallest values of ε together expose too many users
 by the horizon, the targets contradict each other, and shorter caps are the closest that there is.
 """
 
@@ -91,9 +91,9 @@ class Plan:
 
     Parameters
     ----------
-    problem : levels are epsilons, or days where `allocates_days`.
-    floor : the trial of the smallest epsilons up to the horizon; feasible : whether it meets the exposure target.
-    without : share exposed without each collection at these epsilons, where it does not.
+    problem : levels are values of ε, or days where `allocates_days`.
+    floor : the trial of the smallest values of ε up to the horizon; feasible : whether it meets the exposure target.
+    without : share exposed without each collection at these values of ε, where it does not.
     epsilons : the smallest of each collection; has_target : whether an error target sets it.
     names : of the collections; horizon : days that the exposure target is for.
     """
@@ -109,7 +109,7 @@ class Plan:
     horizon: int
 
     def settings(self, point: Point) -> Settings:
-        """Return the settings of a point: epsilons are rounded down to four digits, days to whole ones."""
+        """Return the settings of a point: values of ε are rounded down to four digits, days to whole ones."""
         if self.allocates_days:
             return tuple(
                 Setting(epsilon, max(1, math.floor(days + 1e-9)))
@@ -120,7 +120,7 @@ class Plan:
 
 
 def plan_of(simulator: JointSimulator, question: CollectionsQuestion, errors: Sequence[CollectionErrors]) -> Plan:
-    """Play the smallest epsilons up to the horizon, and return what is allocated from there."""
+    """Play the smallest values of ε up to the horizon, and return what is allocated from there."""
     lows = tuple(own.epsilon_min or question.lowest for own in errors)
     at_floor: Settings = tuple(Setting(low, question.horizon) for low in lows)
     few = trial_users(question)
@@ -199,7 +199,7 @@ class Relaxation:
 def relaxation_of(
     simulator: JointSimulator, plan: Plan, question: CollectionsQuestion, errors: Sequence[CollectionErrors]
 ) -> Relaxation | None:
-    """Find the smallest factor of all error targets at which the smallest epsilons expose few enough users.
+    """Find the smallest factor of all error targets at which the smallest values of ε expose few enough users.
 
     None where targets do not contradict each other, or where no factor is large enough.
     """

@@ -36,13 +36,13 @@ class CollectionsQuestion(Question):
 
     @property
     def fixes_epsilon(self) -> bool:
-        """Whether error targets set every epsilon, so that caps are allocated; otherwise epsilons are."""
+        """Whether error targets set every ε, so that caps are allocated; otherwise values of ε are."""
         return bool(self.max_errors) and self.prefer == MIN_EXPOSURE
 
 
 @result
 class CollectionSetting(Result):
-    """What one collection does in an allocation: the epsilon of a report, and the days on which it reports."""
+    """What one collection does in an allocation: the ε of a report, and the days on which it reports."""
 
     collection: str
     epsilon: Real
@@ -88,13 +88,13 @@ class CollectionChoice(Result):
     ----------
     collection, mechanism : its name, and what it sends; epsilon : of a report.
     cap : reports of a device at most; days : until the cap is reached.
-    cumulative_epsilon : what epsilon adds up to.
-    epsilon_min : the smallest epsilon that meets the error target; max_error : the target. None where there is none.
+    cumulative_epsilon : what ε adds up to.
+    epsilon_min : the smallest ε that meets the error target; max_error : the target. None where there is none.
     reports, rmse : of how many reports errors are, and the analytical one; empirical_rmse : on simulated reports.
     exposed_alone, exposed_without : share of the held-out users exposed by this collection alone, and by all others,
         by the last day of any collection.
     cost : share exposed by all collections minus that without this one, of the same users.
-    limiting_constraint : what keeps its epsilon or cap from being better: "error", "exposure", "error and exposure"
+    limiting_constraint : what keeps its ε or cap from being better: "error", "exposure", "error and exposure"
         (they contradict each other), or "range" (of the search).
     """
 

@@ -34,7 +34,7 @@ from poolscope.workflows.compare import true_frequencies
 
 
 class Setting(NamedTuple):
-    """What one collection does: the epsilon of a report, and the number of days on which it reports."""
+    """What one collection does: the ε of a report, and the number of days on which it reports."""
 
     epsilon: float
     days: int
@@ -51,7 +51,7 @@ class JointSimulator(Simulator):
     _games: dict[Settings, JointGame] = field(default_factory=dict)
 
     def with_settings(self, settings: Settings, *, all_caps: bool = False) -> Scenario:
-        """Return the scenario with an epsilon and a cap for each collection, played to the last day of any.
+        """Return the scenario with an ε and a cap for each collection, played to the last day of any.
 
         A collection that reports to the last day needs no cap, unless `all_caps` are asked for.
         """
@@ -145,7 +145,7 @@ class CollectionErrors:
     ----------
     part : the collection as a scenario; popularity : the true one.
     devices : that send a report each, or a share of them where events are sampled; max_error : None without a target.
-    lowest, highest : range of epsilon.
+    lowest, highest : range of ε.
     """
 
     part: Scenario
@@ -180,7 +180,7 @@ class CollectionErrors:
 
     @cached_property
     def epsilon_min(self) -> float | None:
-        """The smallest epsilon that meets the error target; None without a target."""
+        """The smallest ε that meets the error target; None without a target."""
         if self.max_error is None:
             return None
         smallest = rmse_min(self.popularity, self.reports)
@@ -197,12 +197,12 @@ class CollectionErrors:
         return found
 
     def epsilon_for(self, max_error: float) -> float | None:
-        """Return the smallest epsilon of the range with at most this error; None where there is none."""
+        """Return the smallest ε of the range with at most this error; None where there is none."""
         return min_epsilon_for_error(self.rmse, max_error, self.lowest, self.highest)
 
 
 def errors_of(simulator: JointSimulator, game: JointGame, max_errors: Mapping[str, float]) -> list[CollectionErrors]:
-    """Return the error of each collection, after checking that its range of epsilon is possible; plays nothing."""
+    """Return the error of each collection, after checking that its range of ε is possible; plays nothing."""
     question, found = simulator.question, []
     for index, (part, own) in enumerate(zip(simulator.scenario.parts, game.collections, strict=True)):
         with located(file=simulator.scenario.file, place=f"collection[{index}].mechanism"):

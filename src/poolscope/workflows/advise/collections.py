@@ -1,9 +1,9 @@
-"""Recommend an epsilon and a cap for each of several collections of one person.
+"""Recommend an ε and a cap for each of several collections of one person.
 
-The error target of a collection sets its smallest epsilon. The exposure target is for all collections together. Where
-every collection has an error target, epsilons are the smallest ones, and caps are allocated; otherwise caps are the
-horizon, and epsilons are allocated (`allocation`). All levels are then refined by a common factor, with more users, and
-verified by held-out users, as for one collection (`refine`).
+The error target of a collection sets its smallest ε. The exposure target is for all collections together. Where
+every collection has an error target, each ε is the smallest one, and caps are allocated; otherwise caps are the
+horizon, and values of ε are allocated (`allocation`). All levels are then refined by a common factor, with more users,
+and verified by held-out users, as for one collection (`refine`).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ SORTED_BY: Mapping[str, Callable[[Option], float]] = {
 
 
 def standing_of(candidate: Candidate, finding: Finding) -> Standing | None:
-    """Return what a search knows of a candidate at the epsilon that it would be recommended at; None without one."""
+    """Return what a search knows of a candidate at the ε that it would be recommended at; None without one."""
     question = candidate.question
     if question.fixes_epsilon:
         if finding.at_epsilon_min is None or finding.epsilon_min is None:
@@ -101,7 +101,7 @@ def reports_by_horizon(candidate: Candidate) -> float:
 
 
 def total_epsilon(candidate: Candidate, epsilon: float, reports: float | None = None) -> float:
-    """Return the total epsilon by the horizon; of memoized responses, the longitudinal one."""
+    """Return the total ε by the horizon; of memoized responses, the longitudinal one."""
     variant = candidate.simulator.deployed(candidate.kind, epsilon)
     memoized = memoized_by(build_device(variant, build_mechanism(variant, variant.universe())))
     reports = reports_by_horizon(candidate) if reports is None else reports
@@ -117,7 +117,7 @@ def options_of(
 ) -> tuple[Option, ...]:
     """Play every candidate that was searched as it would be deployed, and sort them by the preference.
 
-    The recommended one has the epsilon and cap that were verified; `equal` are the names of those about as good.
+    The recommended one has the ε and cap that were verified; `equal` are the names of those about as good.
     """
     rows = []
     for finding in findings:
@@ -246,7 +246,7 @@ def alternatives_of(
 
 
 def alternative_of(finding: Finding, candidate: Candidate, choice: Deployment) -> Alternative:
-    """Return a mechanism at the epsilon that it would be recommended at, by the horizon and without a cap."""
+    """Return a mechanism at the ε that it would be recommended at, by the horizon and without a cap."""
     trial = _trial(finding, candidate.question, choice)
     return Alternative(
         criterion=RECOMMENDED,
@@ -263,7 +263,7 @@ def alternative_of(finding: Finding, candidate: Candidate, choice: Deployment) -
 
 
 def _trial(finding: Finding, question: Question, choice: Deployment) -> Trial:
-    """Return the trial at the smallest epsilon that meets the error, else at the largest that exposes few enough."""
+    """Return the trial at the smallest ε that meets the error, else at the largest that exposes few enough."""
     if finding.at_epsilon_min is not None and question.fixes_epsilon:
         return finding.at_epsilon_min
     if finding.name == choice.kind:

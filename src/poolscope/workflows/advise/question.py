@@ -58,7 +58,7 @@ class Question(Result):
     max_error : the most that the error (RMSE) of a frequency may be, from one report of each of the `devices`;
         None without a target.
     mechanisms : names of the candidates; adversary : name of the adversary.
-    lowest, highest : range of epsilon.
+    lowest, highest : range of ε.
     users : how many search at most, and as many verify; tolerance : allowed width of the interval of a share near the
         target.
     prefer : what the recommendation is chosen by; consider : what devices may do beside the mechanism, each tried with
@@ -82,7 +82,7 @@ class Question(Result):
 
     @property
     def fixes_epsilon(self) -> bool:
-        """Whether the error target sets epsilon, so that the cap is refined; otherwise epsilon is."""
+        """Whether the error target sets ε, so that the cap is refined; otherwise ε is."""
         return self.max_error is not None and self.prefer != UTILITY
 
 
@@ -154,7 +154,7 @@ def _mechanisms(scenario: Scenario, asked: Sequence[str] | None) -> list[str]:
 
 
 def canonical_order(own: str) -> list[str]:
-    """Return all mechanisms with an epsilon: the scenario's own, the default ones, then the others.
+    """Return all mechanisms with an ε: the scenario's own, the default ones, then the others.
 
     Candidates are searched in this order, and ties are broken by it, so that the order of names does not matter.
     """

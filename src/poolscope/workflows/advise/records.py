@@ -45,19 +45,19 @@ class Finding(Result):
     Parameters
     ----------
     mechanism : its name; measure : what devices do beside it, of `question.MEASURES`; empty for nothing.
-    epsilon_min : the smallest epsilon whose error is met; None where nobody asks for one, or none in the range does.
-    epsilon_max : the largest epsilon by exposure, as `search.Found` has it; None where none in the range meets it.
-    feasible : whether some epsilon meets all targets: "yes", "no", or "undecided" where the interval contains the
+    epsilon_min : the smallest ε whose error is met; None where nobody asks for one, or none in the range does.
+    epsilon_max : the largest ε by exposure, as `search.Found` has it; None where none in the range meets it.
+    feasible : whether some ε meets all targets: "yes", "no", or "undecided" where the interval contains the
         target.
-    limiting_constraint : what keeps epsilon from being better: "error", "exposure", "error and exposure" (they
+    limiting_constraint : what keeps ε from being better: "error", "exposure", "error and exposure" (they
         contradict each other), "range" (nothing within the range).
-    at_epsilon_min : the trial at the smallest epsilon; its cap is the largest that serves.
+    at_epsilon_min : the trial at the smallest ε; its cap is the largest that serves.
     rmse_min : the smallest error in the range, where an error is asked for. Where none is small enough nothing is
         played, and there are no trials.
-    rmse_at_epsilon_max : the error at the largest epsilon; devices_at_epsilon_max : how many devices would have the
+    rmse_at_epsilon_max : the error at the largest ε; devices_at_epsilon_max : how many devices would have the
         asked one.
-    monotone : whether exposure was seen to grow with epsilon.
-    trials : all that was played, by epsilon.
+    monotone : whether exposure was seen to grow with ε.
+    trials : all that was played, by ε.
     """
 
     mechanism: str
@@ -80,7 +80,7 @@ class Finding(Result):
 
     @property
     def epsilon(self) -> float:
-        """The epsilon of a report that it would be recommended at, about."""
+        """The ε of a report that it would be recommended at, about."""
         if self.epsilon_min is not None:
             return self.epsilon_min
         assert self.epsilon_max is not None
@@ -104,7 +104,7 @@ class Recommendation(Result):
 
     Parameters
     ----------
-    mechanism, epsilon, cap : the choice; cumulative_epsilon : what epsilon adds up to.
+    mechanism, epsilon, cap : the choice; cumulative_epsilon : what ε adds up to.
     meets_targets : whether it meets all targets, as verified: "yes", "no" or "undecided"; limiting_constraint : what
         keeps it from being better; reason : why this mechanism was chosen, in words.
     users, exposed : who verified it, and the share exposed by the asked number of events, or by the cap where that is
@@ -113,7 +113,7 @@ class Recommendation(Result):
         that anyone can be right, of all adversaries.
     reports : how many reports errors are of; errors : in closed form; empirical_errors : on simulated reports; None
         where a mechanism has no estimate.
-    shuffle_epsilon : the central epsilon of one report of each device, shuffled, at delta 1e-6; None without `devices`.
+    shuffle_epsilon : the central ε of one report of each device, shuffled, at delta 1e-6; None without `devices`.
     shuffle_epsilon_total : of all reports up to the cap, each shuffled in a round of its own; None for memoized
         responses too.
     by_pool : the same users by the pool that they prefer, at the cap.
@@ -158,13 +158,13 @@ class Option(Result):
     ----------
     mechanism, measure, parameters : what is sent, and what devices do beside it; parameters in words.
     epsilon : of a report; cumulative_epsilon : per day and year, and in total up to the cap.
-    total_epsilon : by the horizon; of memoized responses, the longitudinal epsilon.
+    total_epsilon : by the horizon; of memoized responses, the longitudinal ε.
     reports : that a device sends by the horizon, on average; cap : in reports.
     exposed : share of `users` users of `seed` exposed by the horizon, observed at the counts `observations`.
     rmse : error of a frequency in one collection; None where there is no closed form.
     meets_targets : "yes", "no" or "undecided"; a cap below the horizon is "no", unless the measure pays for it.
     recommended, equally_good : whether it is chosen, or another seed may choose it.
-    pareto_optimal : whether no option that may meet the targets is as good in epsilon, total epsilon, exposure, error
+    pareto_optimal : whether no option that may meet the targets is as good in ε, total ε, exposure, error
         and reports, and better in one, by two digits.
     price : against the recommended one, in words.
     """
@@ -196,7 +196,7 @@ class Option(Result):
 
 @result
 class Alternative(Result):
-    """The mechanism that is best in one criterion, at the epsilon that it would be recommended at.
+    """The mechanism that is best in one criterion, at the ε that it would be recommended at.
 
     Parameters
     ----------

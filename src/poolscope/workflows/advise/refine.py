@@ -1,7 +1,7 @@
-"""Refine the epsilon or the cap of a recommendation with more users than the search, and verify it with held-out users.
+"""Refine the ε or the cap of a recommendation with more users than the search, and verify it with held-out users.
 
-With an error target, epsilon is the smallest that meets it, and the cap is refined; otherwise the cap is the horizon,
-and epsilon is refined. Either way, a refinement returns the largest value that exposes no more than a given share of
+With an error target, ε is the smallest that meets it, and the cap is refined; otherwise the cap is the horizon,
+and ε is refined. Either way, a refinement returns the largest value that exposes no more than a given share of
 the users of the search. Held-out users had no part in the choice.
 """
 
@@ -81,7 +81,7 @@ class Proposal(NamedTuple):
 
 
 class Refinement(Protocol):
-    """Finds the largest cap or epsilon for a share of exposed users."""
+    """Finds the largest cap or ε for a share of exposed users."""
 
     @property
     def users(self) -> int:
@@ -99,7 +99,7 @@ class Refinement(Protocol):
 
 
 class LevelCandidate(Protocol):
-    """What is refined by one level: a mechanism by its epsilon, or all collections by a factor."""
+    """What is refined by one level: a mechanism by its ε, or all collections by a factor."""
 
     @property
     def kind(self) -> str:
@@ -131,7 +131,7 @@ class LevelCandidate(Protocol):
 
 
 class CapRefinement:
-    """Finds the largest cap at the smallest epsilon that meets the error target."""
+    """Finds the largest cap at the smallest ε that meets the error target."""
 
     def __init__(self, candidate: Candidate, finding: Finding) -> None:
         assert finding.at_epsilon_min is not None
@@ -178,7 +178,7 @@ class CapRefinement:
 
 
 class LevelRefinement:
-    """Finds the largest level, such as epsilon, with the requested cap."""
+    """Finds the largest level, such as ε, with the requested cap."""
 
     level = "epsilon"
 
@@ -210,7 +210,7 @@ class LevelRefinement:
         return self._proposal(share, target)
 
     def _proposal(self, share: float, target: float) -> Proposal:
-        """Take the trial of all users nearest to the share, else the largest epsilon that exposes no more."""
+        """Take the trial of all users nearest to the share, else the largest ε that exposes no more."""
         best = self._met(share)
         if best is None:
             below_share = [trial for trial in self.trials.values() if trial.exposed.value <= share]
@@ -245,7 +245,7 @@ class LevelRefinement:
 
 
 class EpsilonRefinement(LevelRefinement):
-    """Finds the largest epsilon of a mechanism with the requested cap."""
+    """Finds the largest ε of a mechanism with the requested cap."""
 
     def __init__(self, candidate: Candidate, finding: Finding) -> None:
         super().__init__(candidate, finding.trials)
@@ -260,7 +260,7 @@ MechanismRefinement = CapRefinement | EpsilonRefinement
 
 
 def start_refinement(candidate: Candidate, finding: Finding) -> MechanismRefinement:
-    """Refine the cap where an error target fixes epsilon, else epsilon, for the share that is aimed at first."""
+    """Refine the cap where an error target fixes ε, else ε, for the share that is aimed at first."""
     refined = (CapRefinement if candidate.question.fixes_epsilon else EpsilonRefinement)(candidate, finding)
     target = candidate.question.max_exposed
     independent = refined.users / refined.design_effect
@@ -372,7 +372,7 @@ def retriable(found: Verified[Any], simulator: Simulator) -> bool:
 
 
 def step_back(choice: Deployment, question: Question) -> Deployment:
-    """Return a smaller cap where the error target fixes epsilon, else a smaller epsilon."""
+    """Return a smaller cap where the error target fixes ε, else a smaller ε."""
     if question.fixes_epsilon:
         return choice._replace(cap=max(1, int(BACKOFF * choice.cap)))
     return choice._replace(epsilon=rounded_down(BACKOFF * choice.epsilon))

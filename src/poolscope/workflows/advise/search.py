@@ -1,6 +1,6 @@
-"""Search for epsilon: the largest that meets the exposure target, and the smallest that meets the error target.
+"""Search for ε: the largest that meets the exposure target, and the smallest that meets the error target.
 
-Exposure is estimated by trials with the same users at every epsilon; the search is given a function that runs a trial,
+Exposure is estimated by trials with the same users at every ε; the search is given a function that runs a trial,
 and knows nothing of games. The error has a closed form. Verdicts on a share against a target have three values, as its
 confidence interval may contain the target. The share to aim at is chosen so that held-out users can confirm it.
 """
@@ -35,7 +35,7 @@ FIT_WIDTH = 0.2
 
 @result
 class Trial(Result):
-    """What one choice of epsilon does.
+    """What one choice of ε does.
 
     Parameters
     ----------
@@ -62,15 +62,15 @@ class Trial(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """The largest epsilon that meets the exposure target, and the trials behind it.
+    """The largest ε that meets the exposure target, and the trials behind it.
 
     Parameters
     ----------
-    trials : all of them, by epsilon.
-    epsilon_max : the largest epsilon that meets the target. Its value is where the share crosses it, between the
-        largest epsilon whose interval lies below the target and the smallest whose interval lies above; an end of the
-        range where nothing in the range lies on that side. None where no epsilon of the range meets it.
-    monotone : whether no smaller epsilon exposes significantly more users than a larger one.
+    trials : all of them, by ε.
+    epsilon_max : the largest ε that meets the target. Its value is where the share crosses it, between the
+        largest ε whose interval lies below the target and the smallest whose interval lies above; an end of the
+        range where nothing in the range lies on that side. None where no ε of the range meets it.
+    monotone : whether no smaller ε exposes significantly more users than a larger one.
     """
 
     trials: tuple[Trial, ...]
@@ -91,7 +91,7 @@ def largest_epsilon(
 ) -> SearchResult:
     """Step from `start` until two trials bracket the target, then close in on it, to the ratio `close`.
 
-    Exposure is assumed to increase with epsilon; where it does not, some crossing is found, and `monotone` is false.
+    Exposure is assumed to increase with ε; where it does not, some crossing is found, and `monotone` is false.
     A trial that exposes at most the target, and at least the part 1 - `near` of it, ends the search.
     """
     known: dict[float, Trial] = {}
@@ -131,7 +131,7 @@ def result_of(trials: Sequence[Trial], target: float, low: float, high: float) -
 
 
 def bracket(trials: Sequence[Trial], share: float, low: float, high: float, tail: float = TAIL) -> tuple[float, float]:
-    """Find the largest epsilon that exposes significantly less than a share, and the next that exposes more.
+    """Find the largest ε that exposes significantly less than a share, and the next that exposes more.
 
     An end of the range stands for one that no trial shows. `tail` is the error of each end of an interval.
     """
@@ -141,13 +141,13 @@ def bracket(trials: Sequence[Trial], share: float, low: float, high: float, tail
 
 
 def next_epsilon(trials: Sequence[Trial], share: float, below: float, above: float, edge: float = EDGE) -> float:
-    """Choose an epsilon to try: where the fit crosses a share, but not at an edge of the bracket."""
+    """Choose an ε to try: where the fit crosses a share, but not at an edge of the bracket."""
     part = math.log(crossing(trials, share, below, above) / below) / math.log(above / below)
     return below * math.exp(math.log(above / below) * float(np.clip(part, edge, 1 - edge)))
 
 
 def crossing(trials: Sequence[Trial], share: float, below: float, above: float) -> float:
-    """Fit where the share is crossed, with log odds linear in log epsilon, and clip it to the bracket.
+    """Fit where the share is crossed, with log odds linear in log ε, and clip it to the bracket.
 
     Trials are weighted by their information on the log odds, and less with their distance from the middle.
     """
@@ -168,7 +168,7 @@ def crossing(trials: Sequence[Trial], share: float, below: float, above: float) 
 
 
 def _epsilon_max(trials: tuple[Trial, ...], target: float, low: float, high: float) -> Estimate | None:
-    """Estimate the largest epsilon that meets the target, with the ends of its bracket."""
+    """Estimate the largest ε that meets the target, with the ends of its bracket."""
     met = [trial for trial in trials if trial.exposed.value <= target]
     if not met:
         return None
@@ -182,7 +182,7 @@ def _epsilon_max(trials: tuple[Trial, ...], target: float, low: float, high: flo
 
 
 def _monotone(trials: tuple[Trial, ...]) -> bool:
-    """Return whether no smaller epsilon exposes significantly more users than a larger one."""
+    """Return whether no smaller ε exposes significantly more users than a larger one."""
     most = 0.0
     for trial in trials:
         if trial.exposed.high < most:
@@ -280,9 +280,9 @@ def rmse_min(popularity: Floats, reports: float) -> float:
 
 
 def min_epsilon_for_error(error: Callable[[float], float], target: float, low: float, high: float) -> float | None:
-    """Find the smallest epsilon in the range whose error meets the target, to three digits; None if none does.
+    """Find the smallest ε in the range whose error meets the target, to three digits; None if none does.
 
-    The error need not decrease everywhere, as with integer parameters; then this is the first such epsilon. It has more
+    The error need not decrease everywhere, as with integer parameters; then this is the first such ε. It has more
     digits where rounding up would miss the target.
     """
     grid = _grid(low, high)
@@ -295,7 +295,7 @@ def min_epsilon_for_error(error: Callable[[float], float], target: float, low: f
 
 
 def max_epsilon_for_error(error: Callable[[float], float], target: float, start: float, high: float) -> float:
-    """Find the largest epsilon up to which the error meets the target without a gap, from a start that meets it."""
+    """Find the largest ε up to which the error meets the target without a gap, from a start that meets it."""
     if start >= high:
         return start
     grid = _grid(start, high)
@@ -307,12 +307,12 @@ def max_epsilon_for_error(error: Callable[[float], float], target: float, start:
 
 
 def min_in_range(error: Callable[[float], float], low: float, high: float) -> float:
-    """Find the smallest error on a grid over the range of epsilon."""
+    """Find the smallest error on a grid over the range of ε."""
     return min(error(epsilon) for epsilon in _grid(low, high))
 
 
 def _grid(low: float, high: float) -> list[float]:
-    """Space epsilons from one to the other, both included, by a ratio of at most `GRID_STEP`."""
+    """Space values of ε from one to the other, both included, by a ratio of at most `GRID_STEP`."""
     count = max(2, 1 + math.ceil(math.log(high / low) / math.log(GRID_STEP)))
     return [low, *np.geomspace(low, high, count)[1:-1].tolist(), high]
 
@@ -334,12 +334,12 @@ def devices_needed(error: Callable[[float], float], target: float, devices: floa
 
 
 def rounded_up(epsilon: float, digits: int = 3) -> float:
-    """Round up to significant digits: an error that falls with epsilon stays met."""
+    """Round up to significant digits: an error that falls with ε stays met."""
     unit = 10.0 ** (math.floor(math.log10(epsilon)) + 1 - digits)
     return float(f"{math.ceil(epsilon / unit - 1e-9) * unit:.12g}")
 
 
 def rounded_down(epsilon: float, digits: int = 3) -> float:
-    """Round down to significant digits: exposure that grows with epsilon stays met."""
+    """Round down to significant digits: exposure that grows with ε stays met."""
     unit = 10.0 ** (math.floor(math.log10(epsilon)) + 1 - digits)
     return float(f"{math.floor(epsilon / unit + 1e-9) * unit:.12g}")

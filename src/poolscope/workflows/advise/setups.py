@@ -1,7 +1,7 @@
 """Candidates by name: a mechanism, and at most one measure that devices take beside it, as ``grr + rotate``.
 
 A measure that reduces reports costs accuracy. Of n events, devices that sample a third of them or stop after a third
-leave a third of the reports to every collection, so that a larger epsilon is needed for the same error.
+leave a third of the reports to every collection, so that a larger ε is needed for the same error.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def added_parameters(scenario: Scenario, kind: str) -> dict[str, Any]:
 
 
 def deployed(scenario: Scenario, name: str, epsilon: float, horizon: int) -> Scenario:
-    """Return the scenario with a candidate at an epsilon; `horizon` is that of the question."""
+    """Return the scenario with a candidate at an ε; `horizon` is that of the question."""
     kind, measure = split_name(name)
     known = "epsilon" in parameters_of(kind)
     changes = mechanism_changes(scenario, kind, epsilon if known else None)
@@ -139,7 +139,7 @@ def reports_per_collection(scenario: Scenario, name: str, horizon: int) -> float
 
 
 def describe_parameters(scenario: Scenario, name: str) -> str:
-    """Return the parameters of a deployed candidate beside epsilon, as "m = 1,024, rotate_after = 60"."""
+    """Return the parameters of a deployed candidate beside ε, as "m = 1,024, rotate_after = 60"."""
     _, measure = split_name(name)
     shown = {key: value for key, value in scenario.mechanism.parameters.items() if key != "epsilon"}
     keys = {ROTATE: "rotate_after", SAMPLE: "sampling_rate", MEMOIZE: "memoize", CAP: "cap"}

@@ -1,4 +1,4 @@
-"""Simulate a deployment at a mechanism and epsilon: by which event each user is exposed.
+"""Simulate a deployment at a mechanism and ε: by which event each user is exposed.
 
 Attacks on memoized responses take from a hundredth of a second to many seconds for each user, by mechanism and number
 of reports. A few such users are timed first, and trials get as many as the time budget allows. That depends on the
@@ -196,17 +196,17 @@ class Simulator:
         return observation_counts(horizon, min(horizon, self.question.horizon), memoize, times)
 
     def deployed(self, kind: str, epsilon: float) -> Scenario:
-        """Return the scenario with a candidate at an epsilon, without a cap unless that is its measure."""
+        """Return the scenario with a candidate at an ε, without a cap unless that is its measure."""
         return deployed(self.scenario, kind, epsilon, self.question.horizon)
 
     def variant(self, kind: str, epsilon: float, horizon: int | None = None) -> Scenario:
-        """Return the scenario with a mechanism at an epsilon, with the horizon of a trial or another one."""
+        """Return the scenario with a mechanism at an ε, with the horizon of a trial or another one."""
         variant = self.deployed(kind, epsilon)
         counts = self.observation_counts(kind, horizon or self.horizon(kind), variant.memoizes)
         return variant.replace({"attack.observations": counts})
 
     def game(self, kind: str, epsilon: float, horizon: int | None = None) -> Game:
-        """Build the game of a mechanism at an epsilon, see `variant`."""
+        """Build the game of a mechanism at an ε, see `variant`."""
         return build_game(self.variant(kind, epsilon, horizon), self.seed, self.engine.map)
 
     def outcomes(self, game: AnyGame, users: range, seed: int | None = None) -> pl.DataFrame:

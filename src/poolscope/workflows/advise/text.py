@@ -97,7 +97,7 @@ def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -
 
 
 def spent_in_words(found: Recommendation, recommended: Scenario) -> str:
-    """Return the cumulative epsilon of the deployment; of memoized responses, the longitudinal one."""
+    """Return the cumulative ε of the deployment; of memoized responses, the longitudinal one."""
     return f"{found.name}, {describe_epsilon([found.cumulative_epsilon], build_policy(recommended))}"
 
 
@@ -127,7 +127,7 @@ def relaxations_of(findings: Sequence[Finding], question: Question, scenario: Sc
 def notes_of(
     findings: Sequence[Finding], found: Recommendation, question: Question, limit: str | None = None
 ) -> Iterator[str]:
-    """Yield further notes; `limit` is what keeps the recommended cap or epsilon from being larger."""
+    """Yield further notes; `limit` is what keeps the recommended cap or ε from being larger."""
     if len(found.attempts) > 1:
         first = found.attempts[0]
         seen = (
@@ -326,7 +326,7 @@ def equal_in_words(names: Sequence[str]) -> str | None:
 
 
 def price_of(alternatives: Sequence[Alternative], question: Question) -> str | None:
-    """Say what the recommended mechanism costs in epsilon, where another needs less."""
+    """Say what the recommended mechanism costs in ε, where another needs less."""
     own, lowest, *_ = alternatives
     if lowest.name == own.name:
         return None
@@ -338,7 +338,7 @@ def price_of(alternatives: Sequence[Alternative], question: Question) -> str | N
 
 
 def missed_by(best: Finding, findings: Sequence[Finding]) -> str | None:
-    """Name the infeasible mechanism with the lowest epsilon, where the best one is feasible and needs more.
+    """Name the infeasible mechanism with the lowest ε, where the best one is feasible and needs more.
 
     It is no alternative for the requested horizon, but may be one for fewer events.
     """
@@ -403,7 +403,7 @@ def number(value: float) -> str:
 
 
 def format_total_epsilon(epsilon: float) -> str:
-    """Format a total epsilon with all digits before the point."""
+    """Format a total ε with all digits before the point."""
     return f"{epsilon:,.0f}" if epsilon >= 100 else number(epsilon)
 
 

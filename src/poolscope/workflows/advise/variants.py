@@ -204,7 +204,7 @@ def mitigation_plans(n: int) -> tuple[MitigationPlan, ...]:
 
 
 def mitigations(choice: Deployment, candidates: Mapping[str, Candidate]) -> Iterator[Mitigation]:
-    """Yield the benefit and cost of each mitigation, for the recommended mechanism and epsilon without a cap."""
+    """Yield the benefit and cost of each mitigation, for the recommended mechanism and ε without a cap."""
     own = candidates[choice.kind]
     question, reports = own.question, own.reports
     yield _played(own, choice.epsilon, {}, "none", 1.0, "reference of all rows below")

@@ -116,7 +116,7 @@ def collections_in_words(kinds: Sequence[str], game: JointGame) -> Iterator[str]
 
 
 def total_in_words(about: CollectionsSummary) -> str:
-    """Return the sums of epsilon over all collections."""
+    """Return the sums of ε over all collections."""
     fresh = [one for one in about.collections if one.epsilon.day is not None and one.epsilon.year is not None]
     day, year = total_epsilon(fresh, "day"), total_epsilon(fresh, "year")
     if about.epsilon_day is not None and about.epsilon_year is not None:

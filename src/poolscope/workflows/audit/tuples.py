@@ -1,4 +1,4 @@
-"""Summarize what is special to a run with one report for all collections: epsilons, and the sampled attribute."""
+"""Summarize what is special to a run with one report for all collections: values of ε, and the sampled attribute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from poolscope.metrics.text import users_in_words
 
 
 def with_tuples(about: CollectionsSummary, game: JointGame, outcomes: OutcomeFiles) -> CollectionsSummary:
-    """Return the summary with the epsilons of whole tuples; itself where each collection sends its own reports."""
+    """Return the summary with the values of ε of whole tuples; itself where each collection sends its own reports."""
     if game.tuples is None or game.policy is None:
         return about
     spent = cumulative_epsilon(game.tuples.epsilon, game.policy)

@@ -1,1 +1,1 @@
-"""Does an implementation keep its epsilon?"""
+"""Does an implementation keep its ε?"""

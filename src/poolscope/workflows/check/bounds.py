@@ -1,4 +1,4 @@
-r"""Lower bounds on epsilon: from the counts of one event, and from guesses of objects.
+r"""Lower bounds on ε: from the counts of one event, and from guesses of objects.
 
 An event with probability p from one object and p' from another implies epsilon >= log(p / p'). Two exact lower bounds
 exist. *Separate*: bound p from below and p' from above, and share the allowed error between the two. *Joint*: each
@@ -8,13 +8,13 @@ better where p is near one, the second where both are rare. Method, s and the sp
 trial is made.
 
 Rare reports take many trials with two objects, and few with many. If each of k objects is equally likely, nobody can
-guess the object of an epsilon-private report with a probability above
+guess the object of an ε-private report with a probability above
 
 .. math:: \frac{e^\epsilon}{e^\epsilon + k - 1}
 
 whichever reports are guessed from, as long as choice and guess depend on the reports alone: given the reports, their
 objects are independent. A rule chooses reports and guesses; a lower bound on the share of correct guesses is one on
-epsilon. For k = 800 and epsilon = 1, three correct guesses in a row happen once in 25 million times.
+ε. For k = 800 and ε = 1, three correct guesses in a row happen once in 25 million times.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class BoundPlan:
     part: float | None
 
     def bound(self, hits: tuple[int, int], trials: tuple[int, int]) -> float:
-        """Return the lower bound on epsilon, not below 0."""
+        """Return the lower bound on ε, not below 0."""
         return max(self.unclipped(hits, trials), 0.0)
 
     def unclipped(self, hits: tuple[float, float], trials: tuple[float, float]) -> float:
@@ -96,14 +96,14 @@ class BoundPlan:
 
 
 def lower_bound(at_least: float, at_most: float) -> float:
-    """Return the epsilon that two bounds on a probability imply, not below 0."""
+    """Return the ε that two bounds on a probability imply, not below 0."""
     return max(math.log(at_least / at_most), 0.0) if at_least > 0 else 0.0
 
 
 def best_event(
     counts: NDArray[np.int64], trials: NDArray[np.int64], event_pairs: NDArray[np.int64] | None = None
 ) -> tuple[int, int, int]:
-    """Find the two objects and the event with the largest lower bound on epsilon.
+    """Find the two objects and the event with the largest lower bound on ε.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def best_event(
 
 
 def is_significant(hits: NDArray[np.int64], trials: NDArray[np.int64]) -> bool:
-    """Return whether the counts imply at least half of the epsilon that their rates suggest."""
+    """Return whether the counts imply at least half of the ε that their rates suggest."""
     low, high = clopper_pearson(hits, trials, CHOOSING_ERROR)
     rates = (hits + 0.5) / (trials + 1.0)
     return lower_bound(float(low[0]), float(high[1])) >= 0.5 * math.log(rates[0] / rates[1]) > 0
@@ -160,10 +160,10 @@ def _joint_bound(hits: CountLike, other_hits: CountLike, share: CountLike, error
 
 
 def min_detectable_epsilon(planned: BoundPlan, event_rate: float, declared: float) -> float:
-    """Return the smallest epsilon that nine in ten tests of this plan would find to exceed the declared one.
+    """Return the smallest ε that nine in ten tests of this plan would find to exceed the declared one.
 
     event_rate : probability of the event from the other object. From the first it is e^epsilon times as large, or 1.
-    Infinite where no epsilon would be found; NaN where none is declared.
+    Infinite where no ε would be found; NaN where none is declared.
     """
     if not math.isfinite(declared):
         return declared
@@ -187,7 +187,7 @@ def _expected(planned: BoundPlan, rate: float, epsilon: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class GuessBound:
-    """The lower bound on epsilon from guesses.
+    """The lower bound on ε from guesses.
 
     epsilon : lower bound, not below 0. rule : which reports were guessed from.
     guesses, right : how many there were, and how many were correct; objects : among how many objects.
@@ -224,7 +224,7 @@ def guess_bound(screening: Screening, rng: np.random.Generator, error: float) ->
 
 
 def _bound_of_rule(screening: Screening, rule: GuessRule, error: float) -> GuessBound:
-    """Bound epsilon by the guesses of one rule."""
+    """Bound ε by the guesses of one rule."""
     right = int((screening.drawn[rule.rows] == rule.guess).sum())
     objects, guesses = len(screening.objects), len(rule.rows)
     low = float(clopper_pearson(right, guesses, error)[0]) if guesses else 0.0

@@ -224,7 +224,7 @@ def _threshold_events(feature: ColumnFeature, cuts: NDArray[Any]) -> ThresholdEv
 def _bit_events(column: BitColumn, samples: Sequence[NDArray[Any]], pairs: NDArray[np.int64]) -> BitEvents:
     """Return the bits whose rates differ most, and for each pair of objects bits that one sets and the other does not.
 
-    With unary encoding no single bit spends epsilon, and two do; a Bloom filter takes more.
+    With unary encoding no single bit spends ε, and two do; a Bloom filter takes more.
     """
     rates = np.array([bit_rates(sample, column) for sample in samples])
     most = np.argsort(np.ptp(rates, axis=0))[::-1][:MAX_BITS]

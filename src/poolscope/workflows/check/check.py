@@ -1,10 +1,10 @@
-"""Check whether an implementation of a mechanism satisfies its declared epsilon.
+"""Check whether an implementation of a mechanism satisfies its declared ε.
 
 A check does this in two ways. The stated distribution is enumerated where the output space is small: its worst-case
-ratio is the epsilon of the statement. The implementation is put to a statistical test: some samples choose two objects
+ratio is the ε of the statement. The implementation is put to a statistical test: some samples choose two objects
 and the event that distinguishes them best, all others bound the probability of that event under both. The bounds are
-valid whatever was chosen, so that they give a lower bound on the implementation's epsilon. A bound above the declared
-epsilon is a violation. Guesses bound epsilon by rare reports of many objects (`bounds`), samples are compared with what
+valid whatever was chosen, so that they give a lower bound on the implementation's ε. A bound above the declared
+ε is a violation. Guesses bound ε by rare reports of many objects (`bounds`), samples are compared with what
 the mechanism states (`distribution`), and reports with each other (`independence`), as bounds hold for independent
 reports. Where `report`, which games use, is other code than `obfuscate`, it takes the same tests.
 
@@ -110,7 +110,7 @@ class ChosenEvent:
 class ErrorBudget:
     """Probabilities that a correct mechanism fails, at most.
 
-    bounds : by the lower bounds on epsilon together; distribution : by one side of one comparison with the stated
+    bounds : by the lower bounds on ε together; distribution : by one side of one comparison with the stated
     distribution; independence : by all tests of independence.
     """
 
@@ -142,7 +142,7 @@ def examine(
     ----------
     screening : reports of many objects, to guess from.
     budget : of the errors of all tests.
-    declared : the declared epsilon, for which the detectable excess is computed.
+    declared : the declared ε, for which the detectable excess is computed.
     """
     chosen, used, shares, fit = _choose_event(sampler, samples, budget.distribution)
     bound = None
@@ -247,7 +247,7 @@ def _single_event(families: Sequence[EventFamily], event: int) -> EventFamily:
 def _test_event(
     sampler: Sampler, chosen: ChosenEvent, planned: BoundPlan, declared: float, name: ObjectName
 ) -> LowerBound:
-    """Bound epsilon by the chosen event on fresh samples."""
+    """Bound ε by the chosen event on fresh samples."""
     first_trials = int(sampler.generator(Stage.ALLOCATE, MAX_ROUNDS).binomial(planned.trials, planned.share))
     trials = first_trials, planned.trials - first_trials
     one_hits, other_hits = (
@@ -289,7 +289,7 @@ def check(
         Where no distribution is stated and columns must be combined, a quarter more. Half as many are of many objects,
         and up to as many again are compared with each other. A `report` of other code makes a quarter of all that.
     seed : same seed, same verdict.
-    confidence : of all lower bounds on epsilon together; 0.95 by default.
+    confidence : of all lower bounds on ε together; 0.95 by default.
     gate : whether the check gates a pipeline: a correct mechanism then fails 1 check in 10,000 at most, by all tests
         together. Half of that is for the lower bounds. By default it fails 5.1% at most.
     objects : which to test, by number or name. By default all of a small universe; of a large one the first, the last,

@@ -1,6 +1,6 @@
 """Compare the distribution that a mechanism states with itself and with samples.
 
-Where the output space is small, the stated likelihoods are enumerated: their worst-case ratio is the exact epsilon of
+Where the output space is small, the stated likelihoods are enumerated: their worst-case ratio is the exact ε of
 the statement. Samples are compared with the stated p* and q*, and with the stated likelihoods.
 
 Likelihoods are stated up to a factor of the report, so they fix no frequencies; they fix how likely each object is to
@@ -54,7 +54,7 @@ DISTRIBUTION_ERROR = (1.0 - DISTRIBUTION_CONFIDENCE) / 2.0 / DISTRIBUTION_PARTS
 
 @dataclass(frozen=True, kw_only=True)
 class ExactEpsilon:
-    """The exact epsilon of the stated distribution, from every possible report.
+    """The exact ε of the stated distribution, from every possible report.
 
     epsilon : log of the largest Pr[report | z] / Pr[report | z'].
     reports : how many there are.

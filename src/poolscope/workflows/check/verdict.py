@@ -1,4 +1,4 @@
-"""The verdict of a check: lower bounds on epsilon, violations, and what could have been detected."""
+"""The verdict of a check: lower bounds on ε, violations, and what could have been detected."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ TESTED = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class LowerBound:
-    """The lower bound on epsilon from one event.
+    """The lower bound on ε from one event.
 
     epsilon : lower bound, not below 0.
     event : the event, as text.
     one, other : the objects.
     hits, trials : in how many of how many reports of one and of other the event happened.
-    detectable : the smallest epsilon of an event as common as this one that nine in ten checks would report as a
+    detectable : the smallest ε of an event as common as this one that nine in ten checks would report as a
         violation; NaN where none is declared.
     """
 
@@ -71,7 +71,7 @@ class SampledVerdict:
     fit : stated likelihoods beside samples; None where none are stated.
     repeats : whether reports are independent; None where calls of `obfuscate` have shown that already.
     apart : a warning about a few reports that differ from all others; None where there are none.
-    samples : reports that were made for the empirical epsilon.
+    samples : reports that were made for the empirical ε.
     """
 
     method: str
@@ -95,7 +95,7 @@ class Verdict(Result):
 
     Parameters
     ----------
-    mechanism : its name; declared : its epsilon, NaN where it declares none.
+    mechanism : its name; declared : its ε, NaN where it declares none.
     exact : the stated distribution by enumeration; None where the output space is too large.
     sampled : what reports of `obfuscate` show; its parts are the verdict's own as well.
     played : what reports of `report` show, which games use; None where `obfuscate` calls it.
@@ -103,7 +103,7 @@ class Verdict(Result):
     universe : how many objects there are; screened : how many of them were screened for conspicuous ones.
     confidence : of the lower bounds, all together; distribution_confidence : of the comparisons with the stated
         distribution and the tests of independence, all together.
-    multidimensional : the epsilons of a mechanism for several attributes, whose objects are tuples; else None.
+    multidimensional : the values of ε of a mechanism for several attributes, whose objects are tuples; else None.
 
     Examples
     --------
@@ -153,13 +153,13 @@ class Verdict(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def false_alarm_rate(self) -> Real:
-        """How often a correct mechanism that spends its whole epsilon fails, at most."""
+        """How often a correct mechanism that spends its whole ε fails, at most."""
         return (1.0 - self.confidence) + (1.0 - self.distribution_confidence)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def testable(self) -> Real:
-        """The empirical lower bound of `obfuscate`: no larger part of the declared epsilon could be tested."""
+        """The empirical lower bound of `obfuscate`: no larger part of the declared ε could be tested."""
         return self.sampled.epsilon
 
     @computed_field  # type: ignore[prop-decorator]
@@ -176,7 +176,7 @@ class Verdict(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Findings that are no violation of the declared epsilon."""
+        """Findings that are no violation of the declared ε."""
         methods = [sampled for sampled in (self.sampled, self.played) if sampled]
         found = [sampled.repeats for sampled in methods if sampled.repeats]
         foreign = (EXTERNAL_RANDOMNESS,) if any(repeats.foreign for repeats in found) else ()
@@ -190,7 +190,7 @@ class Verdict(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def text(self) -> str:
-        """The verdict in one line: PASS or FAIL, the lower bound on epsilon, and what was tested."""
+        """The verdict in one line: PASS or FAIL, the lower bound on ε, and what was tested."""
         if not self.passed:
             return f"FAIL: {'; '.join(self.violations)}."
         sample = f"{self.samples:,} reports; {len(self.objects):,} of {self.universe:,} objects"
