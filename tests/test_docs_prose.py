@@ -20,11 +20,11 @@ def _documents():
             yield name, path
     for path in sorted(ROOT.glob("*.md")):
         yield path.name, path
+    yield "benchmarks/README.md", ROOT / "benchmarks" / "README.md"
 
 
 DOCUMENTS = dict(_documents())
 PAGES = {name: path for name, path in DOCUMENTS.items() if name not in ELSEWHERE}
-PAGES["benchmarks/README.md"] = ROOT / "benchmarks/README.md"
 
 #: Words in a sentence, at most, and on average over a page.
 LONGEST, MEAN = 25, 16.0
