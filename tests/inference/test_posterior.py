@@ -59,6 +59,7 @@ def mass_of(pool_of, popularity, support):
 @settings(max_examples=12, derandomize=True)
 @given(worlds())
 @example((np.array([0, 0, 1]), np.array([1.0, 2.0, 1.0]), 1.0, np.eye(3, dtype=bool)))
+@example((np.array([0, 0, 1]), np.array([1.0, 2.0, 1.0]), np.inf, np.diag([True, False, True])))
 def test_posterior_is_the_oracles(world):
     pool_of, popularity, epsilon, support = world
     likelihood_offset, likelihood_scale = np.exp(-epsilon), -np.expm1(-epsilon)

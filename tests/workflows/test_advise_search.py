@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -46,6 +46,7 @@ starts = st.floats(LOW, HIGH)
 
 
 @given(distributions, targets, starts)
+@example(distribution(20.0, 3.0), 0.3, 1.0)
 def test_the_border_is_found_from_anywhere(share, target, start):
     found = largest_epsilon(known(share), target, start, LOW, HIGH)
     assert len(found.trials) <= MAX_TRIALS
