@@ -352,7 +352,7 @@ def _table_hits(totals: Integers, m: int) -> int:
     """Return the hits up to which set bits come from a table: enough for most buckets, at most a function's reports."""
     mean = totals.mean() / m
     wanted = 5.0 * mean + 32.0 if mean > MIN_MEAN_HITS else 0.0
-    return int(min(wanted, MAX_HITS, totals.min()))
+    return int(min(wanted, MAX_HITS, float(totals.min())))
 
 
 def ones_tables(first: int, last: int, max_hits: int, flip: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

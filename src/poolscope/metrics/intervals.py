@@ -348,7 +348,7 @@ def effects_of_shares(hits: NDArray[np.number], users: NDArray[np.number]) -> ND
     """Return the same of several shares of the same users, (groups, shares) -> (shares,)."""
     hits, users = hits[users > 0], users[users > 0].astype(np.float64)
     total = users.sum()
-    share = hits.sum(axis=0) / max(total, 1.0)
+    share = hits.sum(axis=0) / max(float(total), 1.0)
     sums = hits - share * users[:, None]
     return np.array([effect_of(own, square) for own, square in zip(sums.T, total * share * (1 - share), strict=True)])
 

@@ -88,7 +88,7 @@ class EqualReports(NamedTuple):
     @property
     def share(self) -> float:
         """The mean share, weighted by the disjoint pairs of each user."""
-        return float(self.equal_pair_shares @ self.n_disjoint_pairs / max(1, self.n_disjoint_pairs.sum()))
+        return float(self.equal_pair_shares @ self.n_disjoint_pairs / max(1.0, float(self.n_disjoint_pairs.sum())))
 
     @property
     def repeated(self) -> int:
