@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import tomllib
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -327,6 +328,13 @@ def test_a_record_that_was_changed_does_not_agree():
     )
     assert (same.agrees, other.agrees) == (True, False)
     assert (other.same_outcomes, other.different, other.numbers) == (True, 1, 1)
+
+
+def test_what_a_resumed_run_was_made_with_is_a_reason():
+    made = provenance_of(seed=1, users=2, outcomes="0" * 64)
+    mixed = replace(made, resumed_with=(replace(made, numba="0.1.0"),))
+    found = rerun.compared("summary.json", {"auc_pn": 0.5}, {"auc_pn": 0.25}, mixed, made)
+    assert found.sentence.endswith(f"; this may be due to a part made with numba 0.1.0 instead of {made.numba}")
 
 
 def test_only_files_that_were_played_are_played_again(tmp_path):

@@ -11,10 +11,12 @@ from markupsafe import escape
 from poolscope.cli.folders import pictures_of
 from poolscope.core.errors import InputError
 from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.provenance import provenance_of
 from poolscope.paper import experiments, runner
 from poolscope.paper import report as reproduction
 from poolscope.paper.report import verdict, write_page
 from poolscope.paper.reproduce import reproduce
+from poolscope.paper.runner import read_reproduction
 from poolscope.population.builtin import builtin_universe
 from poolscope.population.recorded import write_rows
 from poolscope.scenario.scenario import load_scenario
@@ -197,6 +199,21 @@ def test_names_and_folder_have_defaults(tmp_path, monkeypatch):
     assert (tmp_path / "poolscope-reproduction" / "reproduction.html").exists()
 
 
+def test_a_reproduction_that_is_resumed_elsewhere_says_so(tmp_path):
+    reproduce("no-hash", tmp_path, users=2, html=False)
+    path = tmp_path / "reproduction-settings.json"
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps(kept | {"provenance": kept["provenance"] | {"numba": "0.1.0"}}))
+    with pytest.warns(UserWarning, match=r": now numba .* instead of 0\.1\.0$"):
+        done = reproduce("no-hash", tmp_path, users=2, html=False)
+    assert done.provenance.numba == "0.1.0"
+    assert [one.numba for one in done.provenance.resumed_with] == [kept["provenance"]["numba"]]
+    assert read_reproduction(tmp_path).provenance == done.provenance
+    path.write_text(json.dumps(kept | {"provenance": kept["provenance"] | {"version": "0.2.0"}}))
+    with pytest.raises(InputError, match=r"the run to resume was made by version 0\.2\.0"):
+        reproduce("no-hash", tmp_path, users=2, html=False)
+
+
 def test_recorded_experiments_need_traces(tmp_path):
     with pytest.raises(InputError, match="needs recorded traces"):
         reproduce(["recorded"], tmp_path / "out")
@@ -222,7 +239,8 @@ def test_unknown_experiments_suggest_the_nearest(tmp_path):
 )
 def test_a_damaged_folder_is_told(tmp_path, name, content, message):
     (tmp_path / "utility").mkdir()
-    (tmp_path / "reproduction-settings.json").write_text('{"users": 5, "seed": 0}')
+    settings = {"users": 5, "seed": 0, "provenance": provenance_of(seed=0, users=5).as_json()}
+    (tmp_path / "reproduction-settings.json").write_text(json.dumps(settings))
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         reproduce(["utility-mae"], tmp_path, users=5)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 
+import numba
 import polars as pl
 import pytest
 from cases.engines import outcome_bytes, scenario_text, small_blocks, start
@@ -279,6 +280,22 @@ def test_another_version_is_refused(finished):
         differently(finished)
     path.write_text(json.dumps(kept | {"version": "0.1.99"}))
     differently(finished)
+
+
+def test_a_run_that_is_resumed_elsewhere_says_so(finished):
+    """In its files too, once for each machine."""
+    path = finished / "run" / "manifest.json"
+    kept = json.loads(path.read_text())
+    kept["provenance"]["numba"] = "0.1.0"
+    path.write_text(json.dumps(kept))
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=r"run: the finished part .*: now numba .* instead of 0\.1\.0$") as warned:
+            differently(finished)
+        assert len(warned) == 1
+    for name in ("manifest.json", "summary.json"):
+        found = json.loads((finished / "run" / name).read_text())["provenance"]
+        assert found["numba"] == "0.1.0"
+        assert [one["numba"] for one in found["resumed_with"]] == [numba.__version__]
 
 
 def test_what_does_not_count_is_taken_away(finished):

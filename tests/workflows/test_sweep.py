@@ -82,6 +82,34 @@ def test_a_stopped_sweep_resumes_to_the_same_bytes(tmp_path):
     assert again.results.equals(read_sweep(tmp_path / "whole").results)
 
 
+def started_with(folder, version=None, **provenance):
+    """Record that another version, or another machine, has started the sweep."""
+    path = folder / "sweep.json"
+    found = json.loads(path.read_text())
+    found["version"] = version or found["version"]
+    found["provenance"] |= provenance
+    path.write_text(json.dumps(found))
+
+
+def test_a_sweep_that_is_resumed_elsewhere_says_so(tmp_path):
+    out, asked = tmp_path / "run", {"users": 5, "out": tmp_path / "run"}
+    with pytest.raises(KeyboardInterrupt):
+        ps.sweep(SMALL, VARY, **asked, progress=Interrupted(12))
+    started_with(out, version="0.2.0")
+    with pytest.raises(ps.InputError, match=r"run: the run to resume was made by version 0\.2\.0, got '0\.1\.0'"):
+        ps.sweep(SMALL, VARY, **asked, resume=True)
+    started_with(out, version="0.1.99", numba="0.1.0")
+    with pytest.warns(UserWarning, match=r"run: the finished part .*: now numba .* instead of 0\.1\.0$") as warned:
+        done = ps.sweep(SMALL, VARY, **asked, resume=True)
+    assert len(warned) == 1
+    (later,) = done.provenance.resumed_with
+    assert (done.plan.version, done.provenance.numba) == ("0.1.99", "0.1.0")
+    assert later.numba == ps.provenance(ps.sweep(SMALL, {"mechanism.epsilon": [1]}, users=5)).numba
+    assert read_sweep(out).provenance == done.provenance
+    again = ps.sweep(SMALL, VARY, **asked, resume=True)
+    assert again.provenance == done.provenance, "nothing was left to make"
+
+
 def test_a_changed_table_is_noticed(tmp_path):
     ps.sweep(SMALL, {"mechanism.epsilon": [1]}, users=5, out=tmp_path / "run")
     (tmp_path / "run" / "results.parquet").write_bytes(b"PAR1")

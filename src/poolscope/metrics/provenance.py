@@ -10,7 +10,9 @@ import hashlib
 import json
 import platform
 import subprocess
+import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from poolscope import __version__
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError
+from poolscope.core.files import ANOTHER
 from poolscope.core.tables.reading import decoding, scan
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.kernels.host import cpu_features, cpu_name
@@ -50,6 +53,7 @@ class Provenance(Result):
     seed : of the run, None where it is not known; users : how many played.
     inputs : SHA-256 of each file that the scenario names.
     outcomes : SHA-256 of the outcomes (`checksum`); None while a run is not finished.
+    resumed_with : what later parts of a resumed run were made with, where it differs.
 
     Examples
     --------
@@ -70,6 +74,7 @@ class Provenance(Result):
     users: Count
     inputs: dict[str, str]
     outcomes: str | None
+    resumed_with: tuple[Provenance, ...] = ()
 
     def differences(self, other: Provenance) -> list[str]:
         """Say what differs in what the bits depend on, as "numba 0.61.0 instead of 0.60.0", this one first."""
@@ -84,6 +89,23 @@ class Provenance(Result):
             mine, theirs = (" ".join(one.cpu_features) or "none" for one in (self, other))
             found.append(f"CPU features {mine} instead of {theirs}")
         return found
+
+    def resumed(self, now: Provenance, out: Path) -> Provenance:
+        """Return this provenance of a run in a folder, and what else `now` makes the rest of it with; warn of that."""
+        changed = now.differences(self)
+        if changed:
+            warnings.warn(
+                f"{out}: the finished part of this run was made otherwise: now {', '.join(changed)}", stacklevel=3
+            )
+        recorded = not changed or any(not now.differences(one) for one in self.resumed_with)
+        return self if recorded else replace(self, resumed_with=(*self.resumed_with, now))
+
+
+def check_minor_version(started: str, out: Path) -> None:
+    """Refuse to resume a run that another minor version has started."""
+    if started.split(".")[:2] != __version__.split(".")[:2]:
+        rule = f"the run to resume was made by version {started}"
+        raise InputError(rule, file=out, value=__version__, remedy=ANOTHER)
 
 
 def provenance_of(

@@ -13,7 +13,7 @@ from poolscope.core.files import ANOTHER, claimed, located_os_errors
 from poolscope.core.progress import SILENT, Progress
 from poolscope.paper.experiments import chosen
 from poolscope.paper.report import write_page
-from poolscope.paper.runner import Reproduction, check_settings, run_experiments
+from poolscope.paper.runner import Reproduction, run_experiments
 
 
 @checked
@@ -49,7 +49,6 @@ def reproduce(
     folder, recorded = Path(out), None if traces is None else Path(traces)
     wanted = chosen([names] if isinstance(names, str) else names, with_traces=recorded is not None)
     with located_os_errors(folder, ANOTHER), claimed(folder):
-        check_settings(folder, {"users": users, "seed": seed})
         done = run_experiments(wanted, folder, users, seed, recorded, as_engine(engine), progress)
     if html:
         progress.stage("Writing the report")

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,8 +21,20 @@ from poolscope.core.files import ANOTHER, check_new, json_safe, read_json
 from poolscope.core.progress import Progress
 from poolscope.core.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
-from poolscope.metrics.models import FORMAT, Count, Flag, Format, Real, Result, Whole, as_text, read_model, result
-from poolscope.metrics.provenance import Provenance, combined, provenance_of
+from poolscope.metrics.models import (
+    FORMAT,
+    Count,
+    Flag,
+    Format,
+    Real,
+    Result,
+    Whole,
+    as_text,
+    read_model,
+    read_result,
+    result,
+)
+from poolscope.metrics.provenance import Provenance, check_minor_version, combined, provenance_of
 from poolscope.paper import experiments as data
 from poolscope.paper.experiments import Cell, Experiment, RunSpec
 from poolscope.paper.values import OF_UTILITY, Played, utility, value_of
@@ -89,9 +102,11 @@ def run_experiments(
     engine: Engine,
     progress: Progress,
 ) -> Reproduction:
-    """Play what is needed, simulate, and lay every cell beside the published one."""
+    """Play what is needed and is not there yet, simulate, and lay every cell beside the published one."""
     needed = [data.plays()[name] for name in dict.fromkeys(p for e in wanted for p in e.plays)]
-    progress.begin(sum(_users(play, users) for play in needed) + UTILITY_WEIGHT * len(_utilities(wanted)))
+    total = sum(_users(play, users) for play in needed)
+    made_with = _start_or_resume(out, users, provenance_of(seed=seed, users=max(1, total)))
+    progress.begin(total + UTILITY_WEIGHT * len(_utilities(wanted)))
     played: dict[str, Played] = {}
     seconds: dict[str, float] = {}
     for play in needed:
@@ -116,12 +131,13 @@ def run_experiments(
             cells.append(_compare(experiment, cell, _value(cell, played, simulated)))
         seconds[experiment.name] = seconds.get(experiment.name, 0.0) + time.perf_counter() - started
     done = Reproduction(
+        version=made_with.version,
         seed=seed,
         users=users,
         cells=tuple(cells),
         played=played,
         seconds=seconds,
-        provenance=_provenance(played, simulated, seed),
+        provenance=_with_outcomes(made_with, played, simulated),
     )
     write_text(out / FILE, as_text(done))
     return done
@@ -137,16 +153,16 @@ def read_reproduction(folder: Path) -> Reproduction:
         return read_model(Reproduction, found | {"played": {}, "seconds": {}})
 
 
-def _provenance(played: dict[str, Played], simulated: dict[Simulation, Any], seed: int) -> Provenance:
-    """Return what all plays and simulations together were made with."""
+def _with_outcomes(made_with: Provenance, played: dict[str, Played], simulated: dict[Simulation, Any]) -> Provenance:
+    """Return the provenance of a reproduction with the users, inputs and outcomes of all plays and simulations."""
     summaries = {name: play.run.summary for name, play in sorted(played.items())}
     own = {name: summary.provenance for name, summary in summaries.items() if summary.provenance}
     digests = {name: found.outcomes or "" for name, found in own.items()}
     digests |= {
         f"{scenario} {reports:g}": json.dumps(json_safe(errors)) for (scenario, reports), errors in simulated.items()
     }
-    return provenance_of(
-        seed=seed,
+    return replace(
+        made_with,
         users=max(1, sum(summary.users for summary in summaries.values())),
         inputs={name: digest for found in own.values() for name, digest in found.inputs.items()},
         outcomes=combined(digests),
@@ -169,19 +185,29 @@ def finished(out: Path, threads: Map) -> dict[str, Played]:
     return found
 
 
-def check_settings(out: Path, settings: dict[str, Any]) -> None:
-    """Check that a folder has a reproduction with the same seed and number of users."""
+@result
+class Settings(Result):
+    """``reproduction-settings.json``: what a reproduction was started with, and has been resumed with since."""
+
+    users: Count | None
+    seed: Whole | None
+    provenance: Provenance
+
+
+def _start_or_resume(out: Path, users: int | None, now: Provenance) -> Provenance:
+    """Return what the reproduction of a folder is made with; refuse another one, or that of another minor version."""
     path = out / "reproduction-settings.json"
     if path.exists():
-        if read_json(path) != settings:
-            raise InputError(
-                "the folder holds a reproduction with another seed or number of users",
-                file=out,
-                remedy=ANOTHER,
-            )
-        return
-    check_new(out)
-    write_text(path, json.dumps(settings) + "\n")
+        before = read_result(Settings, path)
+        if (before.users, before.seed) != (users, now.seed):
+            rule = "the folder holds a reproduction with another seed or number of users"
+            raise InputError(rule, file=out, remedy=ANOTHER)
+        check_minor_version(before.provenance.version, out)
+        now = before.provenance.resumed(now, out)
+    else:
+        check_new(out)
+    write_text(path, as_text(Settings(users=users, seed=now.seed, provenance=now)))
+    return now
 
 
 def _scenario(play: RunSpec, traces: Path | None) -> Scenario:

@@ -83,6 +83,7 @@ class Rerun:
             far = f", by at most {self.largest:.3g} ({self.place})" if self.place else ""
             parts.append(f"{self.different:,} of {self.numbers:,} values of {self.what}{far}")
         known = self.now.differences(self.before)
+        known += [f"a part made with {', '.join(one.differences(self.before))}" for one in self.before.resumed_with]
         unknown = self.reason or "the record was changed, or poolscope was, as versions and CPU are the same"
         why = f"this may be due to {', '.join(known)}" if known else unknown
         return f"the bits differ: {' and '.join(parts)}; {why}"

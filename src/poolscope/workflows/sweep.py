@@ -32,7 +32,7 @@ from poolscope.core.tables.atomic import sweep as delete_unfinished
 from poolscope.game.game import play
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.models import FORMAT, Count, Format, Result, Whole, as_text, read_result, result
-from poolscope.metrics.provenance import Provenance, provenance_of
+from poolscope.metrics.provenance import Provenance, check_minor_version, provenance_of
 from poolscope.metrics.records import summarize
 from poolscope.scenario.attacks import AttackSpec, attack_name
 from poolscope.scenario.build import build_game, build_mechanism, mechanism_changes
@@ -89,7 +89,7 @@ class SweepPlan(Result):
 
     def is_same(self, other: SweepPlan) -> bool:
         """Return whether both plans ask for the same cells of the same scenario and inputs."""
-        mine, theirs = ({**plan.as_json(), "provenance": None} for plan in (self, other))
+        mine, theirs = ({**plan.as_json(), "version": None, "provenance": None} for plan in (self, other))
         inputs = [plan.provenance.inputs if plan.provenance else {} for plan in (self, other)]
         return mine == theirs and inputs[0] == inputs[1]
 
@@ -314,11 +314,13 @@ def _play_into(
         if not before.is_same(plan):
             remedy = f"give the same scenario, values, seeds and users, or {ANOTHER}"
             raise InputError("the folder holds another sweep", file=out, remedy=remedy)
+        check_minor_version(before.version, out)
         if before.provenance is not None and before.provenance.outcomes is not None:
             progress.tick(plan.users * len(cells))
             return read_sweep(out)
-    else:
-        write_text(out / FILE, as_text(plan))
+        if before.provenance is not None and plan.provenance is not None:
+            plan = replace(before, provenance=before.provenance.resumed(plan.provenance, out))
+    write_text(out / FILE, as_text(plan))
     folder = out / CELLS
     folder.mkdir(exist_ok=True)
     for place in (out, folder):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -39,7 +38,7 @@ from poolscope.metrics.models import (
     result,
 )
 from poolscope.metrics.pools import PoolRecord
-from poolscope.metrics.provenance import Provenance
+from poolscope.metrics.provenance import Provenance, check_minor_version
 from poolscope.metrics.records import Record
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import summary_text
@@ -314,13 +313,11 @@ def resume_manifest(existing: Manifest, new: Manifest, out: Path) -> Manifest:
         if before != now and not (name == "scenario" and same_tables(before, now)):
             rule = f"{words} differs from that of the run to resume"
             raise InputError(rule, file=out, value=now, remedy=ANOTHER)
-    if existing.version.split(".")[:2] != new.version.split(".")[:2]:
-        rule = f"the run to resume was made by version {existing.version}"
-        raise InputError(rule, file=out, value=new.version, remedy=ANOTHER)
+    check_minor_version(existing.version, out)
     check_parts(existing, out)
-    if existing.provenance and new.provenance and (changed := new.provenance.differences(existing.provenance)):
-        warnings.warn(f"{out}: blocks of this run were played elsewhere: now {', '.join(changed)}", stacklevel=3)
-    return existing
+    if existing.provenance is None or new.provenance is None:
+        return existing
+    return replace(existing, provenance=existing.provenance.resumed(new.provenance, out))
 
 
 def check_parts(manifest: Manifest, out: Path) -> None:
