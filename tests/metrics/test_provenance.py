@@ -17,7 +17,7 @@ from poolscope.core.errors import InputError
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.kernels import host
 from poolscope.metrics import provenance as module
-from poolscope.metrics.provenance import checksum, combined, commit, files_checksum, provenance_of
+from poolscope.metrics.provenance import checksum, combined, commit, files_checksum, provenance_of, table_checksum
 
 OUTCOMES = game(20)
 
@@ -82,10 +82,25 @@ def test_users_who_swap_their_outcomes_count():
     assert combined({"a": "1", "b": "2"}) != combined({"a": "2", "b": "1"})
 
 
+def test_a_table_has_the_checksum_of_its_values():
+    table = pl.DataFrame({"epsilon": [1, 2], "auc_pn": [0.5, None], "adversary": ["weak", None], "n": [None, None]})
+    expected = table_checksum(table)
+    assert table_checksum(table.select(sorted(table.columns)).cast({"epsilon": pl.Int32})) == expected
+    for changed in (
+        table.reverse(),
+        table.fill_null(0),
+        table.with_columns(auc_pn=pl.col("auc_pn") * (1 + 2**-52)),
+        table.rename({"auc_pn": "precision"}),
+        table.drop("n"),
+    ):
+        assert table_checksum(changed) != expected
+
+
 def test_provenance_of_outcomes_in_memory():
     found = ps.provenance(OUTCOMES, seed=3)
     assert (found.seed, found.users, found.version) == (3, 20, ps.__version__)
-    assert (found.numpy, found.scipy, found.numba) == (np.__version__, scipy.__version__, numba.__version__)
+    versions = (found.numpy, found.scipy, found.polars, found.numba)
+    assert versions == tuple(package.__version__ for package in (np, scipy, pl, numba))
     assert found.outcomes == checksum([OUTCOMES])
     assert found.cpu
     assert set(found.cpu_features) <= set(host.FEATURES)
@@ -112,7 +127,8 @@ def test_differences_are_named_with_both_values():
     assert mine.differences(mine) == []
     other = replace(mine, numba="0.1", python="2.7", seed=5, commit=None)
     assert mine.differences(other) == [f"numba {mine.numba} instead of 0.1"]
-    assert mine.differences(replace(mine, scipy="0.1")) == [f"scipy {mine.scipy} instead of 0.1"]
+    for name in ("scipy", "polars"):
+        assert mine.differences(replace(mine, **{name: "0.1"})) == [f"{name} {getattr(mine, name)} instead of 0.1"]
     assert mine.differences(replace(mine, cpu="abacus")) == [f"CPU {mine.cpu} instead of abacus"]
     (features,) = mine.differences(replace(mine, cpu_features=("sve",)))
     assert features.endswith("instead of sve")

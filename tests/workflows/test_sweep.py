@@ -112,8 +112,15 @@ def test_a_sweep_that_is_resumed_elsewhere_says_so(tmp_path):
 
 def test_a_changed_table_is_noticed(tmp_path):
     ps.sweep(SMALL, {"mechanism.epsilon": [1]}, users=5, out=tmp_path / "run")
-    (tmp_path / "run" / "results.parquet").write_bytes(b"PAR1")
+    path = tmp_path / "run" / "results.parquet"
+    table = pl.read_parquet(path)
+    table.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=1)
+    assert read_sweep(tmp_path / "run").results.equals(table), "the values are what counts"
+    table.with_columns(pl.col("auc_pn") * (1 + 2**-52)).write_parquet(path)
     with pytest.raises(ps.InputError, match="has changed since it was written"):
+        read_sweep(tmp_path / "run")
+    path.write_bytes(b"PAR1")
+    with pytest.raises(ps.InputError, match=r"results\.parquet: must be a Parquet file"):
         read_sweep(tmp_path / "run")
 
 

@@ -1,7 +1,7 @@
 """Provenance: what a result was made with, and a checksum of the outcomes that it was made of.
 
-The same scenario, seed and number of users give the same bits where the versions of poolscope, Numba, NumPy and SciPy
-and the kind of processor are the same.
+The same scenario, seed and number of users give the same bits where the versions of poolscope, Numba, NumPy, SciPy
+and Polars and the kind of processor are the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Provenance(Result):
     Parameters
     ----------
     version : of poolscope; commit : of its git checkout, with "-dirty" where files were changed; None elsewhere.
-    python, numpy, scipy, numba : versions.
+    python, numpy, scipy, polars, numba : versions.
     cpu, cpu_features : kind of processor that kernels were compiled for, and the instructions that they may use.
     seed : of the run, None where it is not known; users : how many played.
     inputs : SHA-256 of each file that the scenario names.
@@ -67,6 +67,7 @@ class Provenance(Result):
     python: str
     numpy: str
     scipy: str
+    polars: str
     numba: str
     cpu: str
     cpu_features: tuple[str, ...]
@@ -78,7 +79,7 @@ class Provenance(Result):
 
     def differences(self, other: Provenance) -> list[str]:
         """Say what differs in what the bits depend on, as "numba 0.61.0 instead of 0.60.0", this one first."""
-        names = {"version": "poolscope", "commit": "commit", "numba": "numba", "numpy": "numpy", "scipy": "scipy"}
+        names = {"version": "poolscope", **{name: name for name in ("commit", "numba", "numpy", "scipy", "polars")}}
         names["cpu"] = "CPU"
         found = []
         for name, word in names.items():
@@ -118,6 +119,7 @@ def provenance_of(
         python=platform.python_version(),
         numpy=np.__version__,
         scipy=metadata.version("scipy"),
+        polars=pl.__version__,
         numba=metadata.version("numba"),
         cpu=cpu_name(),
         cpu_features=tuple(cpu_features()),
@@ -176,6 +178,12 @@ def checksum(parts: Iterable[pl.DataFrame]) -> str:
                 key = (str(attack[0]), int(attack[1]), name)
                 digests.setdefault(key, hashlib.sha256()).update(column[ordered].tobytes())
     return combined({json.dumps(key): digest.hexdigest() for key, digest in sorted(digests.items())})
+
+
+def table_checksum(table: pl.DataFrame) -> str:
+    """Return the SHA-256 of the names and values of a table's columns, in the order of its rows."""
+    columns = sorted(table.iter_columns(), key=lambda column: column.name)
+    return combined({column.name: hashlib.sha256(_values(column).tobytes()).hexdigest() for column in columns})
 
 
 def files_checksum(outcomes: OutcomeFiles) -> str:

@@ -6,8 +6,6 @@ was interrupted at any moment resumes there and ends with the same bytes.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,12 +25,13 @@ from poolscope.core.errors import InputError, check_count, located
 from poolscope.core.executors import Engine, EngineLike, as_engine
 from poolscope.core.files import ANOTHER, check_folder, check_new, claimed, json_safe, located_os_errors
 from poolscope.core.progress import SILENT, Progress
-from poolscope.core.tables.atomic import checksum, replacing, write_text
+from poolscope.core.tables.atomic import replacing, write_text
 from poolscope.core.tables.atomic import sweep as delete_unfinished
+from poolscope.core.tables.reading import decoding, scan
 from poolscope.game.game import play
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.models import FORMAT, Count, Format, Result, Whole, as_text, read_result, result
-from poolscope.metrics.provenance import Provenance, check_minor_version, provenance_of
+from poolscope.metrics.provenance import Provenance, check_minor_version, provenance_of, table_checksum
 from poolscope.metrics.records import summarize
 from poolscope.scenario.attacks import AttackSpec, attack_name
 from poolscope.scenario.build import build_game, build_mechanism, mechanism_changes
@@ -74,7 +73,7 @@ class SweepPlan(Result):
     users : how many played in each cell; metrics : names of the metrics beside those of a record.
     attacks : further attacks that were requested.
     version : of poolscope; format : of the file.
-    provenance : what the same numbers need; its outcomes are those of ``results.parquet``.
+    provenance : what the same numbers need; its outcomes are the values of ``results.parquet``.
     """
 
     format: Format = FORMAT
@@ -192,9 +191,7 @@ def sweep(
         if resume:
             raise InputError("resume needs the folder of the sweep", place="out")
         table = _stacked([_play(cell, plan, metrics, attacks, engine, progress) for cell in cells])
-        stream = io.BytesIO()  # the file that a folder would have
-        table.write_parquet(stream)
-        return Sweep(plan=_finished(plan, hashlib.sha256(stream.getbuffer()).hexdigest()), results=table)
+        return Sweep(plan=_finished(plan, table), results=table)
     with located_os_errors(target, ANOTHER):
         _check_target(target, resume)
         with claimed(target):
@@ -207,9 +204,11 @@ def read_sweep(folder: Path) -> Sweep:
     plan = read_result(SweepPlan, folder / FILE)
     if plan.provenance is None or plan.provenance.outcomes is None or not (folder / RESULTS).exists():
         raise InputError("the sweep is not finished", file=folder, remedy="go on with poolscope sweep --resume first")
-    if checksum(folder / RESULTS) != plan.provenance.outcomes:
+    with decoding(folder / RESULTS):
+        table = scan(folder / RESULTS).collect()
+    if table_checksum(table) != plan.provenance.outcomes:
         raise InputError("has changed since it was written", file=folder / RESULTS, remedy="run the sweep again")
-    return Sweep(plan=plan, results=pl.read_parquet(folder / RESULTS))
+    return Sweep(plan=plan, results=table)
 
 
 def finished_cells(folder: Path) -> str:
@@ -338,15 +337,15 @@ def _play_into(
     table = _stacked([pl.read_parquet(path) for path in parts])
     with replacing(out / RESULTS) as temporary:
         table.write_parquet(temporary)
-    plan = _finished(plan, checksum(out / RESULTS))
+    plan = _finished(plan, table)
     write_text(out / FILE, as_text(plan))
     shutil.rmtree(folder)
     return Sweep(plan=plan, results=table)
 
 
-def _finished(plan: SweepPlan, outcomes: str) -> SweepPlan:
+def _finished(plan: SweepPlan, table: pl.DataFrame) -> SweepPlan:
     assert plan.provenance is not None
-    return replace(plan, provenance=replace(plan.provenance, outcomes=outcomes))
+    return replace(plan, provenance=replace(plan.provenance, outcomes=table_checksum(table)))
 
 
 def _play(
