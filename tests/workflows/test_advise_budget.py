@@ -1,18 +1,22 @@
 """Advice on devices that keep answers: as many users as there is time for, and told so."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from cases.report_files import scenario_of
 from cases.synthetic import SEED
 
 import poolscope as ps
+from poolscope.core.executors import Local
+from poolscope.core.progress import SILENT
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import Estimate
 from poolscope.reports import frequencies
 from poolscope.workflows.advise import simulation
-from poolscope.workflows.advise.question import MEMOIZED_USERS
+from poolscope.workflows.advise.question import MEMOIZED_USERS, Budget
 from poolscope.workflows.advise.search import Trial, analytical_errors, largest_epsilon
-from poolscope.workflows.advise.simulation import Budget
+from poolscope.workflows.rerun import rerun_advice
 
 #: Few objects: the responses of their devices are summed, which takes a thousandth of sampling them.
 FEW = """
@@ -75,6 +79,15 @@ def test_whoever_asks_for_users_has_them_and_nobody_is_timed(tmp_path, monkeypat
     advice = advised(tmp_path, users=15)
     assert advice.recommendation.users == 15
     assert not any("per trial" in note for note in advice.notes)
+
+
+def test_an_advice_is_given_again_with_as_many_users_on_a_faster_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(simulation, "_seconds_per_user", lambda simulator, kind: 60.125)
+    advice = advised(tmp_path, out=tmp_path / "advice", html=False)
+    assert advice.budgets == {"l-grr": Budget(users=12, seconds=60.125)}
+    monkeypatch.setattr(simulation, "_seconds_per_user", lambda simulator, kind: pytest.fail("timed"))
+    again = rerun_advice(Path(tmp_path / "advice"), None, Local(threads=1), SILENT)
+    assert again.agrees, again.sentence
 
 
 def trial(epsilon, users, exposed):

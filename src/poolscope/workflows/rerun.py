@@ -50,7 +50,6 @@ class Rerun:
     same_outcomes : whether the checksums of the outcomes agree.
     numbers, different : how many numbers and texts the record has, and how many of them differ.
     largest, place : the largest difference of two numbers, and where it is.
-    reason : why bits may differ although nothing that is recorded does.
     users_different : how many users have other outcomes; None where outcomes are not kept.
     """
 
@@ -62,7 +61,6 @@ class Rerun:
     different: int
     largest: float
     place: str | None
-    reason: str | None = None
     users_different: int | None = None
 
     @property
@@ -84,7 +82,7 @@ class Rerun:
             parts.append(f"{self.different:,} of {self.numbers:,} values of {self.what}{far}")
         known = self.now.differences(self.before)
         known += [f"a part made with {', '.join(one.differences(self.before))}" for one in self.before.resumed_with]
-        unknown = self.reason or "the record was changed, or poolscope was, as versions and CPU are the same"
+        unknown = "the record was changed, or poolscope was, as versions and CPU are the same"
         why = f"this may be due to {', '.join(known)}" if known else unknown
         return f"the bits differ: {' and '.join(parts)}; {why}"
 
@@ -175,11 +173,10 @@ def rerun_advice(folder: Path, inputs: Path | None, engine: Engine, progress: Pr
             mechanisms=question.mechanisms,
             consider=question.consider,
             mitigations=bool(done.mitigations),
+            budgets=done.budgets,
             **asked,
         )
-    timed = "how many users play depends on the speed of the machine, as the question has no `users`"
-    reason = timed if done.asked_users is None and isinstance(done, Advice) else None
-    return compared(ADVICE, done.as_json(), again.as_json(), before, known(again.provenance, folder), reason=reason)
+    return compared(ADVICE, done.as_json(), again.as_json(), before, known(again.provenance, folder))
 
 
 def rerun_sweep(folder: Path, inputs: Path | None, engine: Engine, progress: Progress) -> Rerun:
@@ -237,7 +234,6 @@ def compared(
     before: Provenance,
     now: Provenance,
     *,
-    reason: str | None = None,
     users_different: int | None = None,
 ) -> Rerun:
     """Compare two records, number by number."""
@@ -254,7 +250,6 @@ def compared(
         different=len(places),
         largest=0.0 if worst is None else gaps[worst] or 0.0,
         place=worst,
-        reason=reason,
         users_different=users_different,
     )
 

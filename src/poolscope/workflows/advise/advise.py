@@ -27,7 +27,7 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.candidates import Candidate, candidates_of, with_simulator
 from poolscope.workflows.advise.choice import Standing, choose, equally_good
 from poolscope.workflows.advise.options import alternatives_of, options_of, standing_of
-from poolscope.workflows.advise.question import CAP, DEFAULT_REPORTS, EPSILON_RANGE, Question, question_of
+from poolscope.workflows.advise.question import CAP, DEFAULT_REPORTS, EPSILON_RANGE, Budget, Question, question_of
 from poolscope.workflows.advise.records import Advice, Attempt, Finding, Recommendation
 from poolscope.workflows.advise.refine import (
     Deployment,
@@ -81,8 +81,9 @@ def advise(
     engine: EngineLike | None = None,
     out: str | PathLike[str] | None = None,
     progress: Progress = SILENT,
+    budgets: Mapping[str, Budget] | None = None,
 ) -> Advice:
-    """Advise without an HTML report: parameters are those of `poolscope.advise`."""
+    """Advise without an HTML report: parameters are those of `poolscope.advise`, and `budgets` of an earlier advice."""
     engine, target = as_engine(engine), None if out is None else Path(out)
     started = time.perf_counter()
     if target is not None:
@@ -107,7 +108,8 @@ def advise(
     simulator = simulator_of(scenario, question, seed, engine, progress)
     # what the error target rules out is neither timed nor simulated
     candidates = candidates_of(simulator, target.absolute().parent if target else Path(gettempdir()))
-    simulator = with_budgets(simulator, users, [candidate.kind for candidate in candidates if not candidate.infeasible])
+    kinds = [candidate.kind for candidate in candidates if not candidate.infeasible]
+    simulator = with_budgets(simulator, users, kinds, budgets or {})
     candidates, question = with_simulator(candidates, simulator), simulator.question
     findings: dict[str, Finding] = {}
     start = START
@@ -162,6 +164,7 @@ def advise(
         adversary=phrase,
         seconds=time.perf_counter() - started,
         asked_users=users,
+        budgets=dict(simulator.budgets),
         provenance=provenance_of(
             seed=seed, users=question.users, inputs=input_files(scenario), outcomes=combined(simulator.digests)
         ),

@@ -47,6 +47,21 @@ RELATIVE_TOLERANCE = 0.4
 
 
 @result
+class Budget(Result):
+    """How many users a mechanism is simulated with, and how far.
+
+    Parameters
+    ----------
+    users : of a trial at most; horizon_factor : horizon of a trial, as a multiple of the requested one.
+    seconds : core seconds of a user, up to the requested horizon; None where it was not timed.
+    """
+
+    users: Count
+    horizon_factor: Count = 1
+    seconds: Real | None = None
+
+
+@result
 class Question(Result):
     """The targets, and how hard to look for what meets them.
 

@@ -30,7 +30,7 @@ from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.provenance import Provenance
 from poolscope.metrics.usefulness import Usefulness
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.advise.question import Question
+from poolscope.workflows.advise.question import Budget, Question
 from poolscope.workflows.advise.search import Errors, Trial
 from poolscope.workflows.advise.setups import name_of
 from poolscope.workflows.audit.run_folder import PlayedScenario, input_files
@@ -278,7 +278,8 @@ class Advice(Result):
     sensitivity : the recommendation under other assumptions; mitigations : compared where they were asked for.
     assumptions, adversary : in words.
     seconds : how long it took; version : of poolscope that gave it; format : of the file.
-    asked_users : how many users were asked for; None where the search chose. provenance : what the same numbers need.
+    asked_users : how many users were asked for; None where the search chose. budgets : of mechanisms whose memoized
+        responses the adversary groups reports by. provenance : what the same numbers need.
 
     Examples
     --------
@@ -310,6 +311,7 @@ class Advice(Result):
     options: tuple[Option, ...] = ()
     usefulness: Usefulness | None = None
     asked_users: Count | None = None
+    budgets: dict[str, Budget] = Field(default_factory=dict)
     provenance: Provenance | None = None
 
     def write(self, out: str | PathLike[str]) -> None:

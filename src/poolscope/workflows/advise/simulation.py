@@ -28,7 +28,7 @@ from poolscope.metrics.intervals import Estimate, clopper_pearson, effect_of_sha
 from poolscope.metrics.provenance import checksum
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.advise.question import MEMOIZED_USERS, Question
+from poolscope.workflows.advise.question import MEMOIZED_USERS, Budget, Question
 from poolscope.workflows.advise.setups import deployed
 
 #: Horizon of a trial, as a multiple of the requested one: shows which larger cap meets the target.
@@ -134,21 +134,6 @@ def exposures_of(outcomes: pl.DataFrame, adversary: Adversary, game: Game) -> Ex
         estimate=rows[ESTIMATE].to_numpy().astype(np.int64) if adversary.redraws else None,
         observation_counts=tuple(game.observations) if grouped else None,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """How many users a mechanism is simulated with, and how far.
-
-    Parameters
-    ----------
-    users : of a trial at most; horizon_factor : horizon of a trial, as a multiple of the requested one.
-    seconds : core seconds of a user, up to the requested horizon; None where it was not timed.
-    """
-
-    users: int
-    horizon_factor: int = 1
-    seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -287,15 +272,21 @@ N_TIMED, MAX_TIMING, TIMING_EPSILON = 3, 1.0, 2.0
 HORIZON_COST = 4.0
 
 
-def with_budgets(simulator: Simulator, users: int | None, kinds: Sequence[str]) -> Simulator:
+def with_budgets(
+    simulator: Simulator, users: int | None, kinds: Sequence[str], known: Mapping[str, Budget]
+) -> Simulator:
     """Return the simulator with as many users for each mechanism as the time budget allows, or as `users` says.
 
-    Its question then has the largest number of users of any mechanism. `kinds` are the mechanisms that are simulated.
+    Its question then has the largest number of users of any mechanism. `kinds` are the mechanisms that are simulated;
+    `known` budgets are those of an earlier advice, which is given again.
     """
     question = simulator.question
     grouped = [kind for kind in kinds if groups_reports(simulator, kind)]
     budgets = {}
     for kind in grouped:
+        if kind in known:
+            budgets[kind] = known[kind]
+            continue
         # a given number of users needs no timing
         seconds = _seconds_per_user(simulator, kind) if users is None else None
         budgets[kind] = (

@@ -19,11 +19,11 @@ from poolscope.workflows.advise.question import (
     LOWEST_TOTAL,
     MEMOIZED_USERS,
     UTILITY,
+    Budget,
     Question,
 )
 from poolscope.workflows.advise.records import Alternative, Finding, Recommendation
 from poolscope.workflows.advise.search import MIN_PART, NO, UNDECIDED, YES, decidable
-from poolscope.workflows.advise.simulation import Budget
 
 #: Mechanisms that a sentence names at most.
 MAX_LISTED = 6
