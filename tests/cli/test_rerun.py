@@ -23,7 +23,7 @@ from poolscope.cli.schemas import schema_of
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import MECHANISMS
 from poolscope.metrics.provenance import checksum, provenance_of
-from poolscope.scenario.scenario import builtin_names, builtin_text, load_scenario
+from poolscope.scenario.scenario import builtin_names, builtin_text, load_scenario, parse
 from poolscope.workflows import rerun
 
 OBJECTS = "object,pool\n" + "".join(f"o{i},{'abc'[i % 3] if i < 15 else ''}\n" for i in range(30))
@@ -343,6 +343,35 @@ def test_only_files_that_were_played_are_played_again(tmp_path):
     (tmp_path / "mine.toml").write_text(text)
     about = load_scenario(tmp_path / "mine.toml").about()
     played = {"objects.csv": sha256(OBJECTS.encode()).hexdigest()}
-    assert rerun.scenario_of(about, None, played).named_files == ["objects.csv"]
+    assert rerun.scenario_of(about, None, played, tmp_path / "run").named_files == ["objects.csv"]
     with pytest.raises(InputError, match="the file has changed since it was played"):
-        rerun.scenario_of(about, None, {"objects.csv": "0" * 64})
+        rerun.scenario_of(about, None, {"objects.csv": "0" * 64}, tmp_path / "run")
+
+
+@pytest.mark.parametrize("given", ["mine.toml", "data/mine.toml", "../mine.toml"])
+def test_files_are_found_from_another_directory(tmp_path, monkeypatch, given):
+    """The path of the scenario is as it was given, in the directory of the command or in another one."""
+    here, other = tmp_path / "here", tmp_path / "else" / "other"
+    for folder in (here / "runs" / "run", here / "data", other):
+        folder.mkdir(parents=True)
+    text = SMALL.replace("size = 30\npools = { a = 5, b = 5, c = 5 }", 'objects = "objects.csv"')
+    about = parse(text, name="mine", file=given).about()
+    beside = (here / given).parent / "objects.csv"
+    beside.write_text(OBJECTS)
+    played = {"objects.csv": sha256(OBJECTS.encode()).hexdigest()}
+    monkeypatch.chdir(other)
+    run = Path("..", "..", "here", "runs", "run")
+    found = rerun.scenario_of(about, None, played, run)
+    assert found.resolve("objects.csv").resolve() == beside.resolve()
+    # another file of this name is another file
+    Path(given).parent.mkdir(exist_ok=True)
+    (Path(given).parent / "objects.csv").write_text("object,pool\n")
+    assert rerun.scenario_of(about, None, played, run).resolve("objects.csv").read_text() == OBJECTS
+    with pytest.raises(InputError, match="the file has changed since it was played"):
+        rerun.scenario_of(about, None, {"objects.csv": "0" * 64}, run)
+    beside.unlink()
+    with pytest.raises(InputError, match=r"objects\.csv: the file has changed since it was played"):
+        rerun.scenario_of(about, None, played, run)
+    (Path(given).parent / "objects.csv").unlink()
+    with pytest.raises(InputError, match=r"objects\.csv: there is no such file; say with `inputs`"):
+        rerun.scenario_of(about, None, played, run)

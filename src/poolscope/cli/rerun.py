@@ -34,7 +34,11 @@ def rerun(
     ],
     inputs: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of the files that the scenario names; default where they were."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Read the files that the scenario names, or recorded traces, from this folder; default that of the "
+            "scenario, whose path is tried from here and from each folder that DIR is in. An advice has copies in DIR.",
+        ),
     ] = None,
     engine: EngineOption = None,
     scheduler: Scheduler = None,

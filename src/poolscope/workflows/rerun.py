@@ -39,6 +39,8 @@ UNCOMPARED = {"provenance", "seconds", "version", "format", "scenario"}
 
 UNFINISHED = "the run is not finished"
 
+CHANGED = "the file has changed since it was played"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rerun:
@@ -100,7 +102,7 @@ def rerun_audit(folder: Path, inputs: Path | None, engine: Engine, progress: Pro
     if (run.summary.seed, run.summary.users, run.summary.provenance) != (manifest.seed, manifest.users, before):
         raise InputError("manifest.json and summary.json must be of one run", file=folder)
     about = run.summary.scenario.model_dump() | {"text": manifest.scenario}
-    scenario = scenario_of(about, inputs, manifest.inputs)
+    scenario = scenario_of(about, inputs, manifest.inputs, folder)
     game = game_of(scenario, manifest.seed, engine.map, attacks=manifest.attacks)
     progress.begin(manifest.users)
     with scratch_folder(Path(gettempdir())) as place:
@@ -120,7 +122,7 @@ def rerun_comparison(folder: Path, inputs: Path | None, engine: Engine, progress
     done = read_comparison(folder)
     before = known(done.provenance, folder / COMPARISON)
     check_builtin([*done.mechanisms, *done.attacks], folder / COMPARISON)
-    scenario = scenario_of(done.scenario.about(), inputs, before.inputs)
+    scenario = scenario_of(done.scenario.about(), inputs, before.inputs, folder)
     again = compare(
         scenario,
         done.mechanisms,
@@ -147,7 +149,7 @@ def rerun_advice(folder: Path, inputs: Path | None, engine: Engine, progress: Pr
     """Ask the same question again; the folder holds copies of the files that the scenario names."""
     done = read_advice(folder)
     before, question = known(done.provenance, folder / ADVICE), done.question
-    scenario = scenario_of(done.scenario.about(), inputs or folder, before.inputs)
+    scenario = scenario_of(done.scenario.about(), inputs or folder, before.inputs, folder)
     asked: dict[str, Any] = {
         "max_exposed": question.max_exposed,
         "threshold": question.threshold,
@@ -187,7 +189,7 @@ def rerun_sweep(folder: Path, inputs: Path | None, engine: Engine, progress: Pro
         remedy = "give the call again, as a folder must not say which code is run"
         raise InputError("must have built-in metrics alone", value=done.plan.metrics[0], file=folder, remedy=remedy)
     check_builtin(done.plan.attacks, folder / SWEEP)
-    scenario = scenario_of(done.plan.scenario.about(), inputs, before.inputs)
+    scenario = scenario_of(done.plan.scenario.about(), inputs, before.inputs, folder)
     with scratch_folder(Path(gettempdir())) as place:
         again = sweep(
             scenario,
@@ -211,10 +213,28 @@ def known(provenance: Provenance | None, path: Path) -> Provenance:
     return provenance
 
 
-def scenario_of(about: Mapping[str, Any], inputs: Path | None, checksums: Mapping[str, str]) -> Scenario:
-    """Return a recorded scenario whose files are those that were played, in the folder `inputs` or where they were."""
+def scenario_of(about: Mapping[str, Any], inputs: Path | None, checksums: Mapping[str, str], folder: Path) -> Scenario:
+    """Return a recorded scenario whose files are those that were played, in the folder `inputs` or where they were.
+
+    The path of the scenario is as it was given, in a directory that is not recorded: the current one, or often one of
+    those that `folder`, the output, is in.
+    """
     file = Path(about["file"])
-    scenario = scenario_from_record({**about, "file": str(file if inputs is None else inputs / file.name)})
+    above = [file, *(parent / file for parent in folder.resolve().parents)]
+    errors = []
+    for place in dict.fromkeys(above if inputs is None else [inputs / file.name]):
+        scenario = scenario_from_record({**about, "file": str(place)})
+        try:
+            _check_inputs(scenario, checksums)
+        except InputError as error:
+            errors.append(error)
+        else:
+            return scenario
+    raise next((error for error in errors if CHANGED in str(error)), errors[0])
+
+
+def _check_inputs(scenario: Scenario, checksums: Mapping[str, str]) -> None:
+    """Check that the files that a scenario names are those that were played."""
     for name in scenario.named_files:
         path = scenario.resolve(name)
         if not any(file.exists() for file in local_paths(path)):
@@ -223,8 +243,7 @@ def scenario_of(about: Mapping[str, Any], inputs: Path | None, checksums: Mappin
             found = table_checksum(path)
         if found != checksums.get(name):
             remedy = "say with `inputs` in which folder the file is that was played"
-            raise InputError("the file has changed since it was played", file=path, remedy=remedy)
-    return scenario
+            raise InputError(CHANGED, file=path, remedy=remedy)
 
 
 def compared(
