@@ -1,7 +1,9 @@
 """Provenance: the checksum of outcomes holds for their values and nothing else."""
 
 import re
+import shutil
 import struct
+import subprocess
 from dataclasses import replace
 from hashlib import sha256
 
@@ -185,3 +187,20 @@ def test_the_tenth_part_comes_after_the_second(tmp_path):
     for index, known in ((2, pl.col("user") < 10), (10, pl.col("user") >= 10)):
         OUTCOMES.filter(known).write_parquet(tmp_path / f"part-{index}.parquet")
     assert files_checksum(OutcomeFiles.within(tmp_path)) == checksum([OUTCOMES])
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_the_commit_of_changed_files_says_so(tmp_path):
+    def git(*arguments):
+        own = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", tmp_path, *own, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    git("init", "-q")
+    (tmp_path / "a.py").write_text("a = 1\n")
+    git("add", "a.py")
+    git("commit", "-q", "-m", "Begin")
+    git("tag", "v1")
+    found = module._described(tmp_path)
+    assert re.fullmatch("[0-9a-f]{40}", found)
+    (tmp_path / "a.py").write_text("a = 2\n")
+    assert module._described(tmp_path) == f"{found}-dirty"
