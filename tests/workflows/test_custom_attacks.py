@@ -11,6 +11,7 @@ from polars.testing import assert_frame_equal
 
 import poolscope as ps
 from poolscope.core.errors import InputError
+from poolscope.inference.attacks import ATTACKS
 from poolscope.scenario.attacks import attack_name, make_attack
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.rerun import rerun_audit, rerun_comparison
@@ -180,6 +181,9 @@ def test_names_of_attacks_in_records():
     assert attack_name(Even) == attack_name(Even()) == "mine:Even"
     given = attack_name(ps.attacks.Forgetting(window=5))
     assert given == "poolscope.inference.attacks:Forgetting(window=5, name='forgetting')"
+    for name, kind in ATTACKS.items():
+        assert attack_name(kind) == attack_name(kind()) == name
+    assert ":Averaging(" in attack_name(ps.attacks.Averaging(name="mean"))
 
 
 def test_a_scenario_names_no_code():

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from cases.command_line import SMALL
@@ -12,6 +13,7 @@ from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT
 from poolscope.metrics.provenance import provenance_of
 from poolscope.paper import rerun as paper
+from poolscope.scenario.attacks import attack_name
 from poolscope.scenario.scenario import parse
 from poolscope.workflows import rerun
 
@@ -139,6 +141,13 @@ def test_a_folder_does_not_say_which_code_is_run(folder, monkeypatch, again, fil
     edited(path, **change)
     with pytest.raises(InputError, match=message):
         getattr(rerun, again)(path.parent, None, ENGINE, SILENT)
+
+
+def test_an_attack_that_was_an_object_is_refused_as_one():
+    """Its parameters are known from the folder by their text alone."""
+    with pytest.raises(InputError, match=r"got .*:Forgetting\(window=5, .*; .*: an object or module:Class is code"):
+        rerun.check_builtin([attack_name(ps.attacks.Forgetting(window=5))], Path("manifest.json"))
+    rerun.check_builtin([attack_name(ps.attacks.Averaging())], Path("manifest.json"))
 
 
 @pytest.mark.parametrize(("recorded", "found"), [(0.5, 0.25), (0.25, 0.5)])

@@ -57,10 +57,16 @@ def make_attack(given: AttackSpec) -> AnyAttack:
 
 
 def attack_name(given: AttackSpec) -> str:
-    """Return how a record calls an attack: a built-in name, or module:Class, with the parameters of an instance."""
+    """Return how a record calls an attack: a built-in name, or module:Class, with the parameters of an instance.
+
+    A built-in attack with other parameters than its defaults has no name.
+    """
     if isinstance(given, str):
         return given
     kind = given if isinstance(given, type) else type(given)
+    for name, made in ATTACKS.items():
+        if kind is made and given in (kind, made()):
+            return name
     own = repr(given) if is_dataclass(given) and not isinstance(given, type) else kind.__name__
     return f"{kind.__module__}:{own}"
 

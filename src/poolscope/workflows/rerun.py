@@ -141,7 +141,7 @@ def check_builtin(names: Sequence[str], file: Path) -> None:
     """Refuse a record of custom code."""
     own = next((name for name in names if is_custom(name)), None)
     if own is not None:
-        remedy = "give the command again, as a folder must not say which code is run"
+        remedy = "give the command again: an object or module:Class is code, which a folder must not choose"
         raise InputError("must have built-in mechanisms and attacks alone", value=own, file=file, remedy=remedy)
 
 
@@ -186,7 +186,7 @@ def rerun_sweep(folder: Path, inputs: Path | None, engine: Engine, progress: Pro
     done = read_sweep(folder)
     before = known(done.plan.provenance, folder / SWEEP)
     if done.plan.metrics:
-        remedy = "give the call again, as a folder must not say which code is run"
+        remedy = "give the call again: a function is code, which a folder must not choose"
         raise InputError("must have built-in metrics alone", value=done.plan.metrics[0], file=folder, remedy=remedy)
     check_builtin(done.plan.attacks, folder / SWEEP)
     scenario = scenario_of(done.plan.scenario.about(), inputs, before.inputs, folder)
