@@ -19,9 +19,11 @@ from poolscope.cli.commands import app
 from poolscope.cli.rerun import SCHEMAS
 from poolscope.html.glossary import ADVICE, AUDIT, COMPARISON, MEANINGS
 from poolscope.mechanisms import MECHANISMS
+from poolscope.metrics.models import json_schema
 from poolscope.metrics.provenance import Provenance
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.audit.run_folder import Manifest
+from poolscope.workflows.rerun import Rerun
 from poolscope.workflows.sweep import SweepPlan
 
 ROOT = Path(__file__).parent.parent
@@ -101,6 +103,12 @@ def test_every_field_of_a_manifest_and_of_a_sweep_is_documented():
 def test_every_field_of_a_provenance_is_documented():
     rows = re.findall(r"(?m)^\| (`.*?`) \|", (DOCS / "provenance.md").read_text())
     assert {entry.name for entry in fields(Provenance)} == set(re.findall(r"`(\w+)`", " ".join(rows)))
+
+
+@pytest.mark.parametrize(("command", "kind"), [("rerun", Rerun)])
+def test_every_printed_field_is_documented(command, kind):
+    row = next(line for line in RESULT_PAGE.splitlines() if line.startswith(f"| `{command}` |"))
+    assert set(re.findall(r"`(\w+)`", row)) - {command} == set(json_schema(kind)["properties"])
 
 
 def test_pages_on_formats_name_every_result_file():

@@ -122,7 +122,16 @@ def test_other_bits_are_told_with_how_far_and_why(copy):
     for name in FILES["audit"]:
         edited(copy / "audit" / name, made_elsewhere)
     edited(copy / "audit" / "summary.json", lambda found: found["results"][0].update(auc_pn=0.0))
-    ran = called("rerun", copy / "audit")
+    ran = called("rerun", copy / "audit", "--json")
+    printed = json.loads(ran.stdout)
+    check("rerun").validate(printed)
+    assert not check("rerun").is_valid(printed | {"more": 1})
+    assert (printed["agrees"], printed["n_different"], printed["n_users_different"]) == (False, 1, 0)
+    assert (printed["file"], printed["place"]) == ("summary.json", "results.0.auc_pn")
+    assert 0 < printed["max_difference"] <= 1
+    assert printed["n_values"] > 100
+    assert printed["before"]["numba"] == "0.1.0"
+    assert printed["text"] in ran.stderr
     assert ran.exit_code == 1
     assert "the bits differ: the outcomes of 0 of 30 users and 1 of " in ran.output
     assert "(results.0.auc_pn); this may be due to numba " in ran.output
@@ -327,14 +336,14 @@ def test_a_record_that_was_changed_does_not_agree():
         rerun.compared("summary.json", {"auc_pn": 0.5}, {"auc_pn": found}, made, made) for found in (0.5, 0.25)
     )
     assert (same.agrees, other.agrees) == (True, False)
-    assert (other.same_outcomes, other.different, other.numbers) == (True, 1, 1)
+    assert (other.same_outcomes, other.n_different, other.n_values) == (True, 1, 1)
 
 
 def test_what_a_resumed_run_was_made_with_is_a_reason():
     made = provenance_of(seed=1, users=2, outcomes="0" * 64)
     mixed = replace(made, resumed_with=(replace(made, numba="0.1.0"),))
     found = rerun.compared("summary.json", {"auc_pn": 0.5}, {"auc_pn": 0.25}, mixed, made)
-    assert found.sentence.endswith(f"; this may be due to a part made with numba 0.1.0 instead of {made.numba}")
+    assert found.text.endswith(f"; this may be due to a part made with numba 0.1.0 instead of {made.numba}")
 
 
 def test_only_files_that_were_played_are_played_again(tmp_path):

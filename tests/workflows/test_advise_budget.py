@@ -87,7 +87,7 @@ def test_an_advice_is_given_again_with_as_many_users_on_a_faster_machine(tmp_pat
     assert advice.budgets == {"l-grr": Budget(users=12, seconds=60.125)}
     monkeypatch.setattr(simulation, "_seconds_per_user", lambda simulator, kind: pytest.fail("timed"))
     again = rerun_advice(Path(tmp_path / "advice"), None, Local(threads=1), SILENT)
-    assert again.agrees, again.sentence
+    assert again.agrees, again.text
 
 
 def trial(epsilon, users, exposed):

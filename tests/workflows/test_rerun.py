@@ -155,7 +155,7 @@ def test_a_difference_has_no_sign(recorded, found):
     made = provenance_of(seed=1, users=2, outcomes="0" * 64)
     one, other = ({"n": 2, "auc_pn": value, "text": str(value)} for value in (recorded, found))
     done = rerun.compared("summary.json", one, other, made, made)
-    assert (done.largest, done.place, done.different) == (0.25, "auc_pn", 2)
+    assert (done.max_difference, done.place, done.n_different) == (0.25, "auc_pn", 2)
 
 
 def test_a_block_of_a_reproduction_that_was_changed_is_noticed(tmp_path):

@@ -24,6 +24,7 @@ SCHEMAS = {
     "attack": "what attack --json prints",
     "verdict": "what check prints with --json",
     "fit": "what fit prints with --json",
+    "rerun": "what rerun prints with --json",
 }
 
 
@@ -55,8 +56,7 @@ def rerun(
         play = rerun_of(folder)
         with running(work, engine, scheduler) as own:
             done = play(folder, inputs, own, work)
-    found = {**vars(done), "agrees": done.agrees, "text": done.sentence}
-    print_result(found, lambda: typer.echo(f"{folder}: {done.sentence}"), as_json=as_json)
+    print_result(done.as_json(), lambda: typer.echo(f"{folder}: {done.text}"), as_json=as_json)
     raise typer.Exit(0 if done.agrees else 1)
 
 

@@ -17,6 +17,7 @@ from poolscope.workflows.attack.record import AttackRecord
 from poolscope.workflows.audit.run_folder import Manifest, Summary
 from poolscope.workflows.check.verdict import Verdict
 from poolscope.workflows.compare import Comparison
+from poolscope.workflows.rerun import Rerun
 from poolscope.workflows.sweep import SweepOutput, SweepPlan
 
 KINDS = {
@@ -32,6 +33,7 @@ KINDS = {
     "attack": AttackRecord,
     "verdict": Verdict,
     "fit": Fitted,
+    "rerun": Rerun,
 }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
 import polars as pl
+from pydantic import computed_field
 
 from poolscope.core.errors import InputError, located, reading
 from poolscope.core.executors import Engine
@@ -18,6 +18,7 @@ from poolscope.core.progress import Progress
 from poolscope.core.tables.locations import local_paths, table_checksum
 from poolscope.game.blocks import BlockRun, all_blocks, play_blocks_to_files
 from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.metrics.models import Flag, Real, Result, Whole, result
 from poolscope.metrics.provenance import Provenance, files_checksum, provenance_of
 from poolscope.scenario.collections import game_of
 from poolscope.scenario.custom import is_custom
@@ -42,46 +43,48 @@ UNFINISHED = "the run is not finished"
 CHANGED = "the file has changed since it was played"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rerun:
+@result
+class Rerun(Result):
     """What playing a folder again has shown.
 
     Parameters
     ----------
-    what : the file whose numbers were compared; before, now : what they were made with.
+    file : whose numbers were compared; before, now : what they were made with.
     same_outcomes : whether the checksums of the outcomes agree.
-    numbers, different : how many numbers and texts the record has, and how many of them differ.
-    largest, place : the largest difference of two numbers, and where it is.
-    users_different : how many users have other outcomes; None where outcomes are not kept.
+    n_values, n_different : how many numbers and texts the file has, and how many of them differ.
+    max_difference, place : the largest difference of two numbers, and where it is; None where no number differs.
+    n_users_different : how many users have other outcomes; None where they agree, or are not kept.
     """
 
-    what: str
+    file: str
     before: Provenance
     now: Provenance
-    same_outcomes: bool
-    numbers: int
-    different: int
-    largest: float
+    same_outcomes: Flag
+    n_values: Whole
+    n_different: Whole
+    max_difference: Real
     place: str | None
-    users_different: int | None = None
+    n_users_different: Whole | None = None
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def agrees(self) -> bool:
         """Whether the bits agree: outcomes, and the record that was made of them."""
-        return self.same_outcomes and not self.different
+        return self.same_outcomes and not self.n_different
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def sentence(self) -> str:
+    def text(self) -> str:
         """Say in one line whether the bits agree, or how far they differ and why that may be."""
         if self.agrees:
-            return f"the bits agree: {self.numbers:,} values of {self.what}, outcomes {(self.now.outcomes or '')[:16]}"
+            return f"the bits agree: {self.n_values:,} values of {self.file}, outcomes {(self.now.outcomes or '')[:16]}"
         parts = []
         if not self.same_outcomes:
-            users = self.users_different
+            users = self.n_users_different
             parts.append("the outcomes" if users is None else f"the outcomes of {users:,} of {self.now.users:,} users")
-        if self.different:
-            far = f", by at most {self.largest:.3g} ({self.place})" if self.place else ""
-            parts.append(f"{self.different:,} of {self.numbers:,} values of {self.what}{far}")
+        if self.n_different:
+            far = f", by at most {self.max_difference:.3g} ({self.place})" if self.place else ""
+            parts.append(f"{self.n_different:,} of {self.n_values:,} values of {self.file}{far}")
         known = self.now.differences(self.before)
         known += [f"a part made with {', '.join(one.differences(self.before))}" for one in self.before.resumed_with]
         unknown = "the record was changed, or poolscope was, as versions and CPU are the same"
@@ -114,7 +117,7 @@ def rerun_audit(folder: Path, inputs: Path | None, engine: Engine, progress: Pro
         changed = None if digest == before.outcomes else _users_different(manifest, folder / "outcomes", place)
         now = provenance_of(seed=manifest.seed, users=manifest.users, inputs=manifest.inputs, outcomes=digest)
         found = summary_of(scenario, game, manifest, again).as_json()
-    return compared("summary.json", run.summary.as_json(), found, before, now, users_different=changed)
+    return compared("summary.json", run.summary.as_json(), found, before, now, n_users_different=changed)
 
 
 def rerun_comparison(folder: Path, inputs: Path | None, engine: Engine, progress: Progress) -> Rerun:
@@ -247,29 +250,29 @@ def _check_inputs(scenario: Scenario, checksums: Mapping[str, str]) -> None:
 
 
 def compared(
-    what: str,
+    file: str,
     recorded: Mapping[str, Any],
     again: Mapping[str, Any],
     before: Provenance,
     now: Provenance,
     *,
-    users_different: int | None = None,
+    n_users_different: int | None = None,
 ) -> Rerun:
-    """Compare two records, number by number."""
+    """Compare two records of a file, number by number."""
     mine, theirs = dict(_values(again)), dict(_values(recorded))
     places = [place for place in {**theirs, **mine} if mine.get(place) != theirs.get(place)]
     gaps = {place: _gap(mine.get(place), theirs.get(place)) for place in places}
     worst = max((place for place, gap in gaps.items() if gap is not None), key=lambda p: gaps[p] or 0.0, default=None)
     return Rerun(
-        what=what,
+        file=file,
         before=before,
         now=now,
         same_outcomes=before.outcomes == now.outcomes,
-        numbers=len(theirs),
-        different=len(places),
-        largest=0.0 if worst is None else gaps[worst] or 0.0,
+        n_values=len(theirs),
+        n_different=len(places),
+        max_difference=0.0 if worst is None else gaps[worst] or 0.0,
         place=worst,
-        users_different=users_different,
+        n_users_different=n_users_different,
     )
 
 
