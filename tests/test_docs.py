@@ -105,10 +105,22 @@ def test_every_field_of_a_provenance_is_documented():
     assert {entry.name for entry in fields(Provenance)} == set(re.findall(r"`(\w+)`", " ".join(rows)))
 
 
-@pytest.mark.parametrize(("command", "kind"), [("rerun", Rerun)])
-def test_every_printed_field_is_documented(command, kind):
-    row = next(line for line in RESULT_PAGE.splitlines() if line.startswith(f"| `{command}` |"))
-    assert set(re.findall(r"`(\w+)`", row)) - {command} == set(json_schema(kind)["properties"])
+def printed():
+    """What the page says that commands print: the name of the schema, and the fields, of each command."""
+    section = RESULT_PAGE[RESULT_PAGE.index("## JSON on standard output") :]
+    table = section[section.index("| command | schema | fields |") :].split("\n\n")[0].splitlines()[2:]
+    rows = ([cell.strip() for cell in row.strip("|").split("|")] for row in table)
+    return {
+        command.strip("`"): (schema.strip("`"), set(re.findall(r"`(\w+)`", what))) for command, schema, what in rows
+    }
+
+
+def test_what_commands_print_is_documented():
+    """With the name of its schema, which `poolscope schema` describes by the command."""
+    whole = {command: re.fullmatch(r"what (\w+) prints with --json", what) for command, what in SCHEMAS.items()}
+    schemas = {found[1]: schema for schema, found in whole.items() if found}
+    assert {command: schema for command, (schema, _) in printed().items() if schema} == schemas
+    assert printed()["rerun"][1] == set(json_schema(Rerun)["properties"])
 
 
 def test_pages_on_formats_name_every_result_file():
