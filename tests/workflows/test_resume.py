@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 
+import jsonschema
 import numba
 import polars as pl
 import pytest
@@ -17,6 +18,7 @@ from cases.synthetic import SEED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poolscope.cli.schemas import schema_of
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.tables import atomic as files
@@ -293,7 +295,9 @@ def test_a_run_that_is_resumed_elsewhere_says_so(finished):
             differently(finished)
         assert len(warned) == 1
     for name in ("manifest.json", "summary.json"):
-        found = json.loads((finished / "run" / name).read_text())["provenance"]
+        written = json.loads((finished / "run" / name).read_text())
+        jsonschema.validate(written, schema_of(name.removesuffix(".json"), strict=True))
+        found = written["provenance"]
         assert found["numba"] == "0.1.0"
         assert [one["numba"] for one in found["resumed_with"]] == [numba.__version__]
 

@@ -12,7 +12,7 @@ import platform
 import subprocess
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -42,24 +42,14 @@ PLACE = "place of row"
 
 
 @result
-class Provenance(Result):
-    """What a result was made with.
+class Environment(Result):
+    """The versions and the processor that the bits of a result depend on.
 
     Parameters
     ----------
     version : of poolscope; commit : of its git checkout, with "-dirty" where files were changed; None elsewhere.
     python, numpy, scipy, polars, numba : versions.
     cpu, cpu_features : kind of processor that kernels were compiled for, and the instructions that they may use.
-    seed : of the run, None where it is not known; users : how many played.
-    inputs : SHA-256 of each file that the scenario names.
-    outcomes : SHA-256 of the outcomes (`checksum`); None while a run is not finished.
-    resumed_with : what later parts of a resumed run were made with, where it differs.
-
-    Examples
-    --------
-    >>> found = ps.provenance(outcomes, seed=1)
-    >>> found.seed, found.users, len(found.outcomes)
-    (1, 200, 64)
     """
 
     version: str
@@ -71,13 +61,8 @@ class Provenance(Result):
     numba: str
     cpu: str
     cpu_features: tuple[str, ...]
-    seed: Whole | None
-    users: Count
-    inputs: dict[str, str]
-    outcomes: str | None
-    resumed_with: tuple[Provenance, ...] = ()
 
-    def differences(self, other: Provenance) -> list[str]:
+    def differences(self, other: Environment) -> list[str]:
         """Say what differs in what the bits depend on, as "numba 0.61.0 instead of 0.60.0", this one first."""
         names = {"version": "poolscope", **{name: name for name in ("commit", "numba", "numpy", "scipy", "polars")}}
         names["cpu"] = "CPU"
@@ -91,6 +76,32 @@ class Provenance(Result):
             found.append(f"CPU features {mine} instead of {theirs}")
         return found
 
+
+@result
+class Provenance(Environment):
+    """What a result was made with.
+
+    Parameters
+    ----------
+    version, commit, python, numpy, scipy, polars, numba, cpu, cpu_features : as in `Environment`.
+    seed : of the run, None where it is not known; users : how many played.
+    inputs : SHA-256 of each file that the scenario names.
+    outcomes : SHA-256 of the outcomes (`checksum`); None while a run is not finished.
+    resumed_with : what later parts of a resumed run were made with, where it differs.
+
+    Examples
+    --------
+    >>> found = ps.provenance(outcomes, seed=1)
+    >>> found.seed, found.users, len(found.outcomes)
+    (1, 200, 64)
+    """
+
+    seed: Whole | None
+    users: Count
+    inputs: dict[str, str]
+    outcomes: str | None
+    resumed_with: tuple[Environment, ...] = ()
+
     def resumed(self, now: Provenance, out: Path) -> Provenance:
         """Return this provenance of a run in a folder, and what else `now` makes the rest of it with; warn of that."""
         changed = now.differences(self)
@@ -99,7 +110,10 @@ class Provenance(Result):
                 f"{out}: the finished part of this run was made otherwise: now {', '.join(changed)}", stacklevel=3
             )
         recorded = not changed or any(not now.differences(one) for one in self.resumed_with)
-        return self if recorded else replace(self, resumed_with=(*self.resumed_with, now))
+        if recorded:
+            return self
+        environment = Environment(**{entry.name: getattr(now, entry.name) for entry in fields(Environment)})
+        return replace(self, resumed_with=(*self.resumed_with, environment))
 
 
 def check_minor_version(started: str, out: Path) -> None:
