@@ -14,7 +14,7 @@ from poolscope.core.progress import SILENT
 from poolscope.metrics.provenance import provenance_of
 from poolscope.paper import rerun as paper
 from poolscope.scenario.attacks import attack_name
-from poolscope.scenario.scenario import parse
+from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows import rerun
 
 ENGINE = Local(threads=1)
@@ -120,6 +120,17 @@ def test_a_horizon_in_events_is_asked_for_in_events(folder, monkeypatch):
     done = rerun.read_advice(place)
     asked = asked_again(monkeypatch, "advise", rerun.rerun_advice, place, done)
     assert (asked["days"], asked["horizon"], asked["users"]) == (None, 4, None)
+
+
+@pytest.mark.slow
+def test_an_advice_on_collections_is_asked_for_with_all_options(tmp_path, monkeypatch):
+    asked = {"max_exposed": 0.2, "threshold": 0.6, "adversary": "weak", "users": 60, "epsilon": (1.0, 4.0), "seed": 2}
+    asked |= {"max_error": {"emojis": 0.1}, "devices": 5000, "tolerance": 0.3, "prefer": "utility"}
+    ps.advise(load_scenario("apple-collections"), horizon=2, out=tmp_path / "advise", html=False, **asked)
+    done = rerun.read_advice(tmp_path / "advise")
+    found = asked_again(monkeypatch, "advise_collections", rerun.rerun_advice, tmp_path / "advise", done)
+    found.pop("scenario")
+    assert found == {**asked, "arguments": (), "horizon": 2, "days": None}
 
 
 OWN = ["os:system"]
