@@ -153,10 +153,12 @@ def run_tests(
     marks = [] if selection is None else ["-m", selection]
     command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", *marks]
     paths = os.pathsep.join(str(tree / part) for part in ("src", "tests"))
+    # elsewhere, `remove_compiled` would not find the compiled code
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     return subprocess.run(
         [*command, *(str(tree / test) for test in tests)],
         cwd=tree,
-        env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "500"},
+        env={**environment, "PYTHONPATH": paths, "COLUMNS": "500"},
         capture_output=True,
         text=True,
         timeout=limit and PATIENCE * limit,
