@@ -19,7 +19,7 @@ from poolscope.core.errors import InputError
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.kernels import host
 from poolscope.metrics import provenance as module
-from poolscope.metrics.provenance import checksum, combined, commit, files_checksum, provenance_of, table_checksum
+from poolscope.metrics.provenance import checksum, combined, commit, files_checksum, provenance_of, values_checksum
 
 OUTCOMES = game(20)
 
@@ -86,8 +86,8 @@ def test_users_who_swap_their_outcomes_count():
 
 def test_a_table_has_the_checksum_of_its_values():
     table = pl.DataFrame({"epsilon": [1, 2], "auc_pn": [0.5, None], "adversary": ["weak", None], "n": [None, None]})
-    expected = table_checksum(table)
-    assert table_checksum(table.select(sorted(table.columns)).cast({"epsilon": pl.Int32})) == expected
+    expected = values_checksum(table)
+    assert values_checksum(table.select(sorted(table.columns)).cast({"epsilon": pl.Int32})) == expected
     for changed in (
         table.reverse(),
         table.fill_null(0),
@@ -95,7 +95,7 @@ def test_a_table_has_the_checksum_of_its_values():
         table.rename({"auc_pn": "precision"}),
         table.drop("n"),
     ):
-        assert table_checksum(changed) != expected
+        assert values_checksum(changed) != expected
 
 
 def test_provenance_of_outcomes_in_memory():

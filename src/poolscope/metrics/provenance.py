@@ -194,7 +194,7 @@ def checksum(parts: Iterable[pl.DataFrame]) -> str:
     return combined({json.dumps(key): digest.hexdigest() for key, digest in sorted(digests.items())})
 
 
-def table_checksum(table: pl.DataFrame) -> str:
+def values_checksum(table: pl.DataFrame) -> str:
     """Return the SHA-256 of the names and values of a table's columns, in the order of its rows."""
     columns = sorted(table.iter_columns(), key=lambda column: column.name)
     return combined({column.name: hashlib.sha256(_values(column).tobytes()).hexdigest() for column in columns})

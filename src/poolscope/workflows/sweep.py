@@ -31,7 +31,7 @@ from poolscope.core.tables.reading import decoding, scan
 from poolscope.game.game import play
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.models import FORMAT, Count, Format, Result, Whole, as_text, read_result, result
-from poolscope.metrics.provenance import Provenance, check_minor_version, provenance_of, table_checksum
+from poolscope.metrics.provenance import Provenance, check_minor_version, provenance_of, values_checksum
 from poolscope.metrics.records import summarize
 from poolscope.scenario.attacks import AttackSpec, attack_name
 from poolscope.scenario.build import build_game, build_mechanism, mechanism_changes
@@ -206,7 +206,7 @@ def read_sweep(folder: Path) -> Sweep:
         raise InputError("the sweep is not finished", file=folder, remedy="go on with poolscope sweep --resume first")
     with decoding(folder / RESULTS):
         table = scan(folder / RESULTS).collect()
-    if table_checksum(table) != plan.provenance.outcomes:
+    if values_checksum(table) != plan.provenance.outcomes:
         raise InputError("has changed since it was written", file=folder / RESULTS, remedy="run the sweep again")
     return Sweep(plan=plan, results=table)
 
@@ -345,7 +345,7 @@ def _play_into(
 
 def _finished(plan: SweepPlan, table: pl.DataFrame) -> SweepPlan:
     assert plan.provenance is not None
-    return replace(plan, provenance=replace(plan.provenance, outcomes=table_checksum(table)))
+    return replace(plan, provenance=replace(plan.provenance, outcomes=values_checksum(table)))
 
 
 def _play(
