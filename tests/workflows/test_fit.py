@@ -147,6 +147,46 @@ def test_wrong_data_is_an_error_in_one_line(scenario, tmp_path, rows, message):
     assert not (tmp_path / "fitted.toml").exists()
 
 
+def test_a_scenario_that_names_files_is_written_beside_them(tmp_path):
+    rows = "".join(f"o{i},{'a' if i < 3 else 'b' if i < 6 else ''},{int(i != 7)}\n" for i in range(12))
+    (tmp_path / "objects.csv").write_text(f"object,pool,popularity\n{rows}")
+    tables = '[universe]\nobjects = "objects.csv"\n[popularity]\nkind = "given"\n'
+    (tmp_path / "named.toml").write_text(f"{tables}[mechanism]\nkind = 'identity'\n")
+    scenario = load_scenario(tmp_path / "named.toml")
+    (tmp_path / "counts.csv").write_text("pool,count\n,9\na,2\n")
+    (tmp_path / "sub").mkdir()
+    with pytest.raises(InputError, match=r"x.toml: must be in the folder of the scenario, whose .*; write it beside"):
+        fit(scenario, tmp_path / "counts.csv", out=tmp_path / "sub" / "x.toml")
+    found = fit(scenario, tmp_path / "counts.csv", out=tmp_path / "fitted.toml")
+    assert load_scenario(tmp_path / "fitted.toml").users.behavior.pools == found.behavior["pools"]
+    reports = [tmp_path / name for name in ("one.csv", "two.csv")]
+    reports[0].write_text("user,value\nann,o1\nbob,o2\n")
+    reports[1].write_text("user,value\nann,o3\ncid,o7\n")
+    with pytest.raises(InputError, match=r"two.csv: each report must be possible under the .* got 'one of user cid'"):
+        fit(scenario, reports)
+
+
+def test_every_object_in_a_pool(tmp_path):
+    """Neither an empty name of a pool nor counts of all devices together make sense."""
+    scenario = parse(SMALL.replace("size = 30", "size = 15"), name="small")
+    for rows, message in (
+        ("user,pool,count\nann,a,3\nann,,1\n", "row 2: pool must have a name, as the universe has no neutral pool"),
+        ("pool,count\na,3\nb,1\n", "small: aggregate counts say nothing of users if every object is in a pool"),
+    ):
+        (tmp_path / "counts.csv").write_text(rows)
+        with pytest.raises(InputError, match=message):
+            fit(scenario, tmp_path / "counts.csv")
+
+
+def test_what_data_do_not_say_is_noted(scenario, tmp_path):
+    (tmp_path / "neutral.csv").write_text("user,pool,count\nann,,9\nbob,,4\n")
+    notes = " ".join(fit(scenario, "neutral.csv").notes)
+    assert "No event is in a pool: the data say nothing of polarization, which stays uniform." in notes
+    (tmp_path / "reports.csv").write_text("user,value\n" + "".join(f"u{i % 4}#{i // 4},{i}\n" for i in range(12)))
+    rotating = scenario.replace({"devices.rotate_after": 1})
+    assert "Pseudonyms count as users, as nothing links them." in fit(rotating, "reports.csv").notes
+
+
 def test_other_refusals(scenario, traces, tmp_path):
     (tmp_path / "counts.csv").write_text("pool,count\n,9\na,2\n")
     with pytest.raises(InputError, match="must be traces, as the first file, got 'aggregate counts'"):

@@ -85,7 +85,7 @@ def fit(
     target = None if out is None else Path(out)
     if target is not None:
         check_output(target, overwrite=overwrite, inputs=scenario.input_paths(*paths), endings=(".toml",))
-        if scenario.named_files and target.parent.resolve() != scenario.resolve(".").resolve():
+        if any((target.parent / name).resolve() != scenario.resolve(name).resolve() for name in scenario.named_files):
             rule = "must be in the folder of the scenario, whose files it names"
             raise InputError(rule, file=target, remedy="write it beside the scenario")
     universe = scenario.universe()
@@ -201,8 +201,12 @@ def _from_reports(scenario: Scenario, universe: Universe, paths: Sequence[Path],
     )
     found = masses(mechanism, select_rows(reports, order), weights, Local())
     likelihood: Floats = mechanism.likelihood_offset + mechanism.likelihood_scale * found
-    if np.any(likelihood.max(axis=1) <= 0):
-        raise InputError("a report must be possible under the scenario", file=paths[0])
+    impossible = order[likelihood.max(axis=1) <= 0]
+    if len(impossible):
+        first = int(impossible.min())
+        file = paths[int(np.searchsorted(np.cumsum([len(users) for users, _ in read]), first, side="right"))]
+        rule = "each report must be possible under the scenario"
+        raise InputError(rule, file=file, value=f"one of user {names[first]}", remedy="adapt popularity or mechanism")
     lengths = np.bincount(user[order], minlength=taken)
     fitted = fit_reports(likelihood, lengths, neutral=universe.neutral_size > 0)
     notes.append("The fit relies on the popularity of the scenario within each pool.")
