@@ -152,6 +152,23 @@ def test_objects_and_popularity_from_files(tmp_path):
     assert found.given_popularity(two, universe).tolist() == [0.25, 0.25, 0.5]
 
 
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ("[users]\nbehavior = { pools = { a = 1 } }", "users.behavior.pools.b: is missing"),
+        (
+            "[users]\nedges = { more = { pools = { a = 1, bb = 1 } } }",
+            "users.edges.more.pools.bb: unknown pool; did you",
+        ),
+        ('[[adversary]]\nname = "x"\npopularity = "true"\nprior = { pools = { a = 1 } }', "adversary[0].prior.pools.b"),
+    ],
+)
+def test_weights_of_pools_are_checked_before_anything_is_played(tables, message):
+    with pytest.raises(InputError) as caught:
+        scenario.parse(SMALLEST + tables, name="mine").universe()
+    assert str(caught.value).startswith(f"mine: {message}")
+
+
 def test_files_are_blamed_for_what_they_say(tmp_path):
     path = write(tmp_path, '[universe]\nobjects = "o.csv"\n[popularity]\nkind = "given"\n' + MECHANISM)
     found = scenario.load_scenario(path)

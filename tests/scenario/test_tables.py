@@ -101,6 +101,10 @@ WRONG = {
         ("count = 1\ntraces = 't.csv'", ".count: requires synthetic users, not traces"),
         ("sigma = 1\ntraces = 't.csv'", ".sigma: requires synthetic users, not traces"),
         ("traces = '../t.csv'", ".traces: must be a path inside the scenario's folder"),
+        ("behavior = { none = 0.2 }", ".behavior.none: is a key of an adversary's prior; write [users] none"),
+        ("edges = { x = { none = 0.2 } }", ".edges.x.none: is a key of an adversary's prior"),
+        ("behavior = { pools = 'fitted' }", ".behavior.pools: must not be fitted, which is of an adversary's"),
+        ("edges = { x = { interest = 'fitted' } }", ".edges.x.interest: must not be fitted"),
     ],
     "adversary": [
         ("[adversary]\nname = 'x'", " must be a list, got {'name': 'x'}"),
@@ -110,6 +114,7 @@ WRONG = {
     ],
     "adversary[0]": [
         ("", ".popularity: is missing"),
+        ("popularity = 'true'\nlinks = { a = 0.8 }", ".links: requires [[collection]]"),
         ("popularity = 'smart'", ".popularity: must be 'uniform', 'estimated', 'true' or 'given'"),
         ("popularity = 'given'", ".popularity: must have a file to be 'given'"),
         ("popularity = 'given'\nfile = '/x'", ".file: must be a path inside"),

@@ -347,10 +347,12 @@ class Scenario(TomlTable):
                 taken = table.size * BYTES_PER_OBJECT * (1 + len(self.adversaries))
                 check_memory(f"{table.size:,} objects", taken, "take a smaller size")
                 content = Universe.sized(table.size, table.pools), None
-        for i, adversary in enumerate(self.adversaries):
-            with located(file=self.file, place=f"adversary[{i}]"):
-                names = tuple(adversary.pools) if adversary.pools else content[0].pool_names
-                adversary.prior.pool_weights(names)
+        pools = content[0].pool_names
+        priors = {f"adversary[{i}].prior": (own.prior, own.pools or pools) for i, own in enumerate(self.adversaries)}
+        drawn = self.users.behaviors if self.users else {}
+        for place, (prior, names) in (priors | {f"users.{at}": (one, pools) for at, one in drawn.items()}).items():
+            with located(file=self.file, place=place):
+                prior.pool_weights(tuple(names))
         return content
 
     def _column(self, universe: Universe) -> np.ndarray:

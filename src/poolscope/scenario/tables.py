@@ -322,10 +322,10 @@ class PriorTable(TomlTable):
         for name in self.pools:
             if name not in pool_names:
                 remedy = did_you_mean(name, pool_names)
-                raise InputError("unknown pool", place=f"prior.pools.{name}", remedy=remedy)
+                raise InputError("unknown pool", place=f"pools.{name}", remedy=remedy)
         for name in pool_names:
             if name not in self.pools:
-                raise InputError("is missing", place=f"prior.pools.{name}")
+                raise InputError("is missing", place=f"pools.{name}")
         return tuple(self.pools[name] for name in pool_names)
 
 
@@ -365,9 +365,20 @@ class UsersTable(TomlTable):
         for key in ("count", "sigma", "behavior", "edges", "none", "habits", "change"):
             self._only(self.traces is None, key, "synthetic users, not traces")
         self._only(not self.sigma, "habits", "sigma = 0, as both are a user's own popularity")
-        if self.behavior is not None and self.behavior.none:
-            raise rejection("is a key of an adversary's prior", key="behavior.none", remedy="write [users] none")
+        for place, drawn in self.behaviors.items():
+            if drawn.none:
+                raise rejection("is a key of an adversary's prior", key=f"{place}.none", remedy="write [users] none")
+            for key in ("interest", "polarization", "pools"):
+                if getattr(drawn, key) == "fitted":
+                    rule = "must not be fitted, which is of an adversary's prior and recorded users"
+                    raise rejection(rule, key=f"{place}.{key}", value="fitted")
         return self
+
+    @property
+    def behaviors(self) -> dict[str, PriorTable]:
+        """The distributions of synthetic users, by the place of each in the table."""
+        own = {} if self.behavior is None else {"behavior": self.behavior}
+        return own | {f"edges.{name}": table for name, table in self.edges.items()}
 
 
 PoolMembers = Annotated[dict[str, list[str | int]], Field(min_length=2)]
