@@ -3,13 +3,16 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pytest
+from cases.command_line import poolscope
 from typer.testing import CliRunner
 
 import poolscope as ps
 from poolscope.cli.commands import app
 from poolscope.cli.sweep import parse_vary
+from poolscope.workflows import sweep as sweeps
 from poolscope.workflows.sweep import read_sweep
 
 TABLES = {
@@ -162,11 +165,52 @@ def test_own_metrics_are_columns():
         ({"mechanism.epsilon": [1]}, {"metrics": [str]}, "a metric must return a number"),
         ({"mechanism.epsilon": [1]}, {"resume": True}, "resume needs the folder"),
         ({"mechanism.kind": ["nope"]}, {}, "must be a known mechanism"),
+        ({"mechanism.epsilon": [object()]}, {}, "vary..mechanism.epsilon..: must be values that a scenario can have"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_played(vary, options, says, tmp_path):
     with pytest.raises(ps.InputError, match=says):
         ps.sweep(SMALL, vary, users=5, **options)
+
+
+def test_a_scenario_without_adversaries_is_refused():
+    with pytest.raises(ps.InputError, match=r"must have a table \[\[adversary\]\]"):
+        ps.sweep(ps.Scenario.from_dict({**TABLES, "adversary": []}), VARY, users=5)
+
+
+def test_numbers_of_numpy_are_those_of_python():
+    vary = {"universe.size": [12], "mechanism.epsilon": [2.0]}
+    given = {"universe.size": [np.int64(12)], "mechanism.epsilon": [np.float64(2.0)]}
+    found, expected = (ps.sweep(SMALL, values, users=5) for values in (given, vary))
+    assert found.results.equals(expected.results)
+    assert found.plan.vary == expected.plan.vary
+    assert found._repr_html_() == expected.results._repr_html_()
+
+
+@pytest.mark.parametrize(("started", "says"), [(True, "2 finished runs saved, resume with: "), (False, "nothing was ")])
+def test_a_stopped_sweep_says_what_is_saved(tmp_path, monkeypatch, started, says):
+    (tmp_path / "small.toml").write_text(SMALL.text)
+    own, played = sweeps._play, []
+
+    def stopping(*arguments):
+        if len(played) == 2:
+            raise KeyboardInterrupt
+        played.append(own(*arguments))
+        return played[-1]
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweeps, *(("_play", stopping) if started else ("_cells", stopped)))
+    # this process goes on: it must not ignore signals from here on
+    monkeypatch.setattr("poolscope.cli.exit.ENDING", [])
+    words = ("sweep", "small.toml", "--vary", "mechanism.epsilon=1,2,3", "--users", 5, "--out", "done")
+    found = poolscope(*words, cwd=tmp_path)
+    assert found.returncode == 130
+    assert f"stopped; {says}" in found.stderr
+    if started:
+        with pytest.raises(ps.InputError, match="the sweep is not finished; go on with poolscope sweep --resume first"):
+            read_sweep(tmp_path / "done")
 
 
 def test_values_are_toml_or_words():

@@ -13,7 +13,7 @@ from poolscope.cli.terminal import Terminal, TextTable
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError
 from poolscope.metrics.text import number
-from poolscope.workflows.sweep import RESULTS, Sweep
+from poolscope.workflows.sweep import RESULTS, Sweep, finished_cells
 
 MAX_ROWS = 40
 """Rows of the printed table; the file has all."""
@@ -47,6 +47,12 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def finished_runs(folder: Path, again: str) -> str:
+    """Return how many runs of a stopped sweep are saved, and the command that resumes it."""
+    found = finished_cells(folder)
+    return "nothing was written" if found is None else f"{counted(found, 'finished run')} saved, {again}"
 
 
 def print_sweep(done: Sweep, folder: Path, seconds: float) -> None:

@@ -36,17 +36,17 @@ def sweep(
         from poolscope.cli.app import words
         from poolscope.cli.gates import print_result
         from poolscope.cli.progress import running
-        from poolscope.cli.sweep import parse_vary, print_sweep
+        from poolscope.cli.sweep import finished_runs, parse_vary, print_sweep
         from poolscope.core.errors import check_count
         from poolscope.core.files import last_folder, new_folder
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.workflows.sweep import SweepOutput, finished_cells, sweep
+        from poolscope.workflows.sweep import SweepOutput, sweep
 
         loaded, varied = load_scenario(scenario), parse_vary(vary)
         check_count("seeds", seeds)
         folder = out or (last_folder if resume else new_folder)(f"poolscope-sweep-{loaded.name}")
         again = resume_command(folder if out is None else None, resume)
-        work.saved_message = lambda: f"{finished_cells(folder)}, {again}"
+        work.saved_message = lambda: finished_runs(folder, again)
         with running(work, engine, scheduler) as own:
             done = sweep(
                 loaded,

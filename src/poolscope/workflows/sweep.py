@@ -20,7 +20,6 @@ from pydantic import PlainSerializer, WithJsonSchema
 
 from poolscope import __version__
 from poolscope.core.arguments import checked
-from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, check_count, located
 from poolscope.core.executors import Engine, EngineLike, as_engine
 from poolscope.core.files import ANOTHER, check_folder, check_new, claimed, json_safe, located_os_errors
@@ -175,11 +174,12 @@ def sweep(
     check_count("users", users)
     if scenario.collections:
         raise several_collections(scenario)
-    cells = list(_cells(scenario, vary, _seeds(seeds), attacks))
+    varied = {key: _values(key, values) for key, values in vary.items()}
+    cells = list(_cells(scenario, varied, _seeds(seeds), attacks))
     count = users_of(build_game(cells[0].scenario, cells[0].seed, engine.map, attacks=attacks), users, scenario)
     plan = SweepPlan(
         scenario=scenario,
-        vary={key: _json_values(key, values) for key, values in vary.items()},
+        vary=varied,
         seeds=_seeds(seeds),
         users=count,
         metrics=_names(metrics),
@@ -211,9 +211,9 @@ def read_sweep(folder: Path) -> Sweep:
     return Sweep(plan=plan, results=table)
 
 
-def finished_cells(folder: Path) -> str:
-    """Say how many cells of an interrupted sweep are saved."""
-    return f"{counted(len(list((folder / CELLS).glob('cell-*.parquet'))), 'finished run')} saved"
+def finished_cells(folder: Path) -> int | None:
+    """Return how many cells of an interrupted sweep are saved; None where there is no sweep."""
+    return len(list((folder / CELLS).glob("cell-*.parquet"))) if (folder / FILE).exists() else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,11 +245,16 @@ def _names(metrics: Sequence[OwnMetric]) -> tuple[str, ...]:
     return names
 
 
-def _json_values(key: str, values: Sequence[Any]) -> list[Any]:
+def _values(key: str, values: Sequence[Any]) -> list[Any]:
+    """Return the values of a key as those of JSON."""
+    place = f"vary[{key!r}]"
+    if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
+        raise InputError("must have a list of at least one value", value=values, place=place)
     try:
-        found: list[Any] = json.loads(json.dumps(list(values)))
-    except (TypeError, ValueError):
-        raise InputError("must be values that a scenario can have", value=values, place=f"vary[{key!r}]") from None
+        # numbers of NumPy are those of Python
+        found: list[Any] = json.loads(json.dumps(list(values), default=lambda value: value.item()))
+    except (AttributeError, TypeError, ValueError):
+        raise InputError("must be values that a scenario can have", value=values, place=place) from None
     return found
 
 
@@ -261,9 +266,6 @@ def _cells(
         raise InputError("must vary at least one key", place="vary", remedy='as {"mechanism.epsilon": [1, 2]}')
     if not scenario.adversaries and not attacks:
         raise scenario.missing("[adversary]")
-    for key, values in vary.items():
-        if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
-            raise InputError("must have a list of at least one value", value=values, place=f"vary[{key!r}]")
     choices = []
     for combination in product(*vary.values()):
         chosen = dict(zip(vary, combination, strict=True))
