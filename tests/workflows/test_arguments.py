@@ -1,10 +1,12 @@
 """Wrong arguments of the public functions: one line of an InputError, never a bare error of Python."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
+from cases import collections
 
 import poolscope as ps
 from poolscope.core.arguments import checked
@@ -29,6 +31,7 @@ SCENARIO = ps.Scenario.from_dict(
     },
     name="mine",
 )
+COLLECTIONS = collections.scenario()
 LIKELIHOOD = np.ones((3, 3))
 
 
@@ -42,6 +45,55 @@ class Mine:
 
     def log_likelihood(self, reports):
         return np.zeros((len(reports), 20))
+
+
+class Tuned(Mine):
+    """A mechanism for any epsilon."""
+
+    def __init__(self, universe, epsilon):
+        self.universe, self.epsilon = universe, epsilon
+
+
+class Own:
+    """A mechanism with reports of any kind."""
+
+    epsilon = 1.0
+
+    def __init__(self, reports, universe=20):
+        self.reports, self.universe = reports, universe
+
+    def obfuscate(self, objects, rng):
+        return self.reports(len(objects))
+
+
+class Attack:
+    """An attack of one's own that is wrong."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def posteriors(self, *_):
+        return ps.random.integers(np.zeros(1, dtype=np.uint64), range(3), -1)
+
+
+class Unhashable(list):
+    """A density that no cache can hold."""
+
+    rule = sharpness = quantile = None
+
+
+def draws_nothing(keys, n):
+    return ps.random.integers(keys, range(n), -1)
+
+
+def plays(**parts):
+    """Return a call that plays the game with other parts."""
+    return lambda: ps.play(replace(GAME, **parts), users=10, seed=1)
+
+
+def checks(reports, universe=20):
+    """Return a call that checks a mechanism with these reports."""
+    return lambda: ps.check(Own(reports, universe), samples=1000, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +177,38 @@ WRONG = [
     (lambda: ps.popularity.zipf(20, 1.0), "universe must be a Universe, got 20"),
     (lambda: ps.popularity.zipf(UNIVERSE, "steep"), "exponent must be a number, got 'steep'"),
     (lambda: ps.Local(threads=0), "threads must be an integer of at least 1, got 0"),
+    (lambda: ps.mechanisms.make("grr", 20, [1]), "parameters must be a mapping of names to values, got .1."),
+    (lambda: ps.mechanisms.reports_of(GAME.device, [1, 2], [1]), r"traces must be \(users, n\), and users a key for"),
+    (lambda: RESPONSE.obfuscate([[1]], np.random.default_rng(1)), r"objects must be one-dimensional, got \(1, 1\)"),
+    (lambda: replace(WEAK, name=5), "an adversary's name must be a text, got 5"),
+    (lambda: replace(WEAK, universe=20), "an adversary's universe must be a Universe, got 20"),
+    (lambda: replace(WEAK, belief="x"), "an adversary's belief must be a Behavior, got 'x'"),
+    (lambda: replace(WEAK, attack=5), "an adversary's attack must have a method posteriors or scores, got 'int'"),
+    (lambda: ps.posterior(RESPONSE, {"value": [1]}, "weak"), "must be an Adversary, got 'weak'"),
+    (lambda: ps.posterior(RESPONSE, {"value": [[1], [1, 2]]}, WEAK), "must be arrays with a row for each report"),
+    (lambda: ps.Behavior(none=1.0), "none must be a probability below 1, got 1.0"),
+    (lambda: ps.Behavior(none="few"), "none must be a probability below 1, got 'few'"),
+    (lambda: ps.Behavior(interest=Unhashable()), "interest must be a density that can be hashed, got 'Unhashable'"),
+    (lambda: ps.Population.from_function(5), "must be a function of keys and n, got 5"),
+    (plays(population=ps.Population.from_traces([[1, 2]])), "users must be at most the 1 of the population, got 10"),
+    (plays(population=ps.Population.from_function(draws_nothing)), "high must be an integer from 1 to .* got -1"),
+    (plays(adversaries=[Attack("")]), "an attack's name must be a text, got ''"),
+    (plays(adversaries=[Attack("mine")]), "high must be an integer from 1 to 9007199254740992, got -1"),
+    (checks(lambda n: np.full(n, "a")), "report: reports must be real numbers, got '<U1 .64,.'; number the values"),
+    (checks(lambda n: np.zeros((n, 0))), r"report: reports must be real numbers, got 'float64 \(64, 0\)'"),
+    (checks(lambda n: [[1] * (1 + i % 2) for i in range(n)]), "reports must be arrays with a row for each report"),
+    (checks(np.zeros, universe=None), "Own.universe: must be the number of objects, got None"),
+    (lambda: ps.compare(SCENARIO, [Tuned], []), "epsilon: must have at least one value"),
+    (lambda: ps.attack_collections({}, COLLECTIONS), "reports must be a file for each collection, got {}"),
+    (lambda: ps.attack_collections({"emojis": 5}, COLLECTIONS), r"reports.'emojis'.: must be a path, got 5"),
+    (
+        lambda: ps.attack_collections({"emojis": "reports.csv"}, COLLECTIONS, top=-1),
+        "top: must be from 0 to 1,000,000, got -1",
+    ),
+    (
+        lambda: ps.attack_collections({"emojis": "reports.csv"}, COLLECTIONS, ground_truth="truth.csv"),
+        "ground_truth: must have `out`, the table that it evaluates, got 'truth.csv'",
+    ),
     (lambda: ps.figures.save(None, "x.svg"), "must be a picture, as the functions of poolscope.figures make, got None"),
 ]
 

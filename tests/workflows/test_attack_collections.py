@@ -238,6 +238,24 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(files, tmp_path, words
     assert list(tmp_path.iterdir()) == []
 
 
+def test_one_user_of_several_files(files, tmp_path):
+    """A table is written; a name that no file has, and a file that is read, are refused."""
+    _, made, folder = files
+    both = [word for name, path in made.items() for word in ("--reports", f"{name}={path}")]
+    one = [*both, "--scenario", folder / "two.toml"]
+    assert run(*one, "--user", "u4", "--out", tmp_path / "u4.csv").exit_code == 0
+    written = pl.read_csv(tmp_path / "u4.csv")
+    assert written["collection"].unique().to_list() == ["domains"]
+    assert written["n"].to_list() == list(range(1, written.height + 1))
+    alone = run(*both[:2], "--scenario", folder / "two.toml", "--user", "u0", "--json")
+    assert {row["collection"] for row in json.loads(alone.stdout)["table"]} == {"emojis"}
+    for words, message in (
+        (["--user", "ux"], "user: must be a user of one of the files, got 'ux'"),
+        (["--user", "u1", "--out", made["emojis"], "--overwrite"], "the output must not be a file that is read"),
+    ):
+        assert message in str(run(*one, *words).exception)
+
+
 def test_a_scenario_of_one_collection_is_refused(files):
     _, made, _ = files
     with pytest.raises(InputError, match=r"must have \[\[collection\]\]"):

@@ -69,11 +69,11 @@ def posterior(
     """
     if observations is not None:
         check_integers("observations", observations, 0)
+    check_adversary(adversary)
     # an object with some members of a device is meant as a device, though it may lack others
     meant = isinstance(device, Device) or (hasattr(device, "send") and hasattr(device, "mechanism"))
     given: Any = device if meant else Fresh(cast(Mechanism, as_mechanism(device, adversary.universe)))
     attack, mechanism = attack_for(given), given.mechanism
-    check_adversary(adversary)
     if adversary.universe.size != mechanism.universe:
         rule = f"the adversary's universe must have the mechanism's {mechanism.universe} objects"
         raise InputError(rule, value=adversary.universe.size)

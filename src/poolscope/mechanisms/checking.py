@@ -104,10 +104,7 @@ def checked_reports(mechanism: object, reports: Any) -> Reports:
     if not isinstance(reports, Mapping) and not isinstance(mechanism, Adapted):
         rule = f"reports must be a mapping of the columns {', '.join(expected)}"
         raise InputError(rule, value=type(reports).__name__)
-    try:
-        columns = as_columns(reports)[0]
-    except ValueError:  # rows of different lengths make no array
-        raise InputError("reports must be arrays with a row for each report") from None
+    columns = as_columns(reports)[0]
     made = mechanism.template if isinstance(mechanism, Adapted) else None
     for name in expected if made is None else made:
         if name not in columns:

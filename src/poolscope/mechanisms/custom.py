@@ -353,7 +353,10 @@ def as_columns(reports: ArrayLike | Mapping[str, ArrayLike], count: int | None =
     bare = not isinstance(reports, Mapping)
     given = {REPORT: reports} if bare else reports
     assert isinstance(given, Mapping)
-    columns = {name: np.asarray(column) for name, column in given.items()}
+    try:
+        columns = {name: np.asarray(column) for name, column in given.items()}
+    except ValueError:  # rows of different lengths make no array
+        raise InputError("reports must be arrays with a row for each report") from None
     if not columns:
         raise InputError("reports must have a column", value={})
     for name, column in columns.items():

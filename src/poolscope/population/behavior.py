@@ -50,7 +50,7 @@ class Behavior:
     none: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.none < 1:
+        if not (is_number(self.none) and 0 <= self.none < 1):
             raise InputError("none must be a probability below 1", value=self.none)
         _check_density("interest", self.interest)
         _check_density("polarization", self.polarization)

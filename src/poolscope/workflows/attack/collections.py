@@ -231,6 +231,8 @@ def collection_files(reports: Mapping[str, str | PathLike[str]] | Data, scenario
     for name in reports:
         if name not in names:
             raise InputError("unknown collection", value=name, place="reports", remedy=did_you_mean(str(name), names))
+        if not isinstance(reports[name], str | PathLike):
+            raise InputError("must be a path", value=reports[name], place=f"reports[{name!r}]")
     return {name: Path(reports[name]) for name in names if name in reports}
 
 

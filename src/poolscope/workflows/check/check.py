@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.core.arguments import checked
+from poolscope.core.arguments import checked, is_integer
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.mechanisms.custom import Adapted, CustomMechanism, adapt
 from poolscope.mechanisms.protocols import Mechanism
@@ -366,18 +366,13 @@ def _name_of(what: Any) -> str:
 
 def _with_universe(mechanism: Any, universe: Universe | int | None) -> Mechanism:
     """Return a mechanism that knows its universe; its likelihood is the distribution that it states."""
-    size = universe.size if isinstance(universe, Universe) else universe
-    own = getattr(mechanism, "universe", size)
-    if own is None:
-        remedy = "give check a universe, or adapt the mechanism to one"
-        raise InputError("a mechanism must know its universe", value=type(mechanism).__name__, remedy=remedy)
+    size, own = universe.size if isinstance(universe, Universe) else universe, mechanism.universe
+    if not is_integer(own) or own < 1:
+        raise InputError("must be the number of objects", value=own, place=f"{type(mechanism).__name__}.universe")
     if size is not None and own != size:
         raise InputError(f"must have the {own} objects of the mechanism", value=size, place="universe")
     if hasattr(mechanism, "log_likelihood") and not states_distribution(mechanism):
         return adapt(cast(CustomMechanism, mechanism), own)
-    if not hasattr(mechanism, "universe"):
-        remedy = "give it an attribute universe, the number of objects"
-        raise InputError("a mechanism must know its universe", value=type(mechanism).__name__, remedy=remedy)
     return cast(Mechanism, mechanism)
 
 

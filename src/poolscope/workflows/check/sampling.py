@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
+from poolscope.core.errors import InputError
 from poolscope.core.randomness import fresh_keys
 from poolscope.mechanisms.custom import Adapted, as_columns
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
@@ -205,11 +206,11 @@ class Sampler:
         """Make a report of each object in one call of the mechanism."""
         if self.method == "report":
             return self.from_keys(objects, fresh_keys(rng, len(objects)))
-        return as_columns(self.mechanism.obfuscate(objects, rng), len(objects))[0]
+        return _numbers(as_columns(self.mechanism.obfuscate(objects, rng), len(objects))[0])
 
     def from_keys(self, objects: Objects, keys: Keys) -> Reports:
         """Make a report of each object from its key."""
-        return as_columns(self.mechanism.report(objects, keys), len(objects))[0]
+        return _numbers(as_columns(self.mechanism.report(objects, keys), len(objects))[0])
 
     def sample_in_memory(self, stage: Stage, position: int, count: int) -> ReportSample:
         """Return reports that are held in memory at once, hence no more than fit."""
@@ -221,6 +222,15 @@ class Sampler:
             if held > BYTES_AT_ONCE:
                 break
         return ReportSample(mechanism=self.mechanism, reports=concatenated([part.reports for part in parts]))
+
+
+def _numbers(reports: Reports) -> Reports:
+    """Return the reports, after checking that their columns are numbers."""
+    for name, column in reports.items():
+        if column.dtype.kind not in "biuf" or 0 in column.shape[1:]:
+            value = f"{column.dtype} {column.shape}"
+            raise InputError("reports must be real numbers", value=value, place=name, remedy="number the values")
+    return reports
 
 
 def obfuscates_by_report(mechanism: Any) -> bool:
