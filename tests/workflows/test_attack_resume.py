@@ -10,6 +10,7 @@ import time
 import numpy as np
 import polars as pl
 import pytest
+from cases.command_line import poolscope
 from cases.platforms import posix_only
 from cases.report_files import small_attack
 from cases.selection import mostly, slow
@@ -120,6 +121,24 @@ def test_other_work_is_refused(tmp_path, monkeypatch):
     assert (folder / "mine.txt").exists()
     with pytest.raises(InputError, match="resume: must have `out`, the table that is resumed"):
         ps.attack(path, scenario, resume=True)
+
+
+def test_reports_that_are_no_files_are_refused(tmp_path):
+    """What a query finds is copied to a file that no later process has."""
+    scenario, path = small_attack(tmp_path)
+    address = f"sqlite:///{tmp_path / 'reports.db'}"
+    (tmp_path / "reports.db").touch()
+    words = ("--query", "SELECT 1", "--scenario", scenario.file, "--out", "out.csv", "--resume")
+    done = poolscope("attack", address, *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "resume needs reports in files on this machine, got 'sqlite:" in done.stderr
+    with pytest.raises(InputError, match=r"resume needs reports in files .*; write the reports to a file first"):
+        ps.attack(address, scenario, out=tmp_path / "out.csv", query="SELECT 1", resume=True)
+    folder = tmp_path / "out.csv.unfinished"
+    folder.mkdir()
+    (folder / "manifest.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"manifest.json: must be the manifest of unfinished work"):
+        ps.attack(path, scenario, out=tmp_path / "out.csv", resume=True)
 
 
 def test_an_error_leaves_nothing_behind(tmp_path):

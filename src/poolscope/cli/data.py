@@ -301,7 +301,7 @@ def attack(
         check_outputs(outputs, overwrite=overwrite, inputs=inputs)
         beside = next((path.parent for path in (file, link_scores) if path is not None), None)
         if resume and place is not None:
-            check_resumable(place)
+            check_resumable(place, data, options)
         if link_scores is not None:
             check_adversary(loaded)
         with (

@@ -221,7 +221,7 @@ def attack(
     if resume and place is None:
         raise InputError("must have `out`, the table that is resumed", value=resume, place="resume")
     if resume and place is not None:
-        check_resumable(place)
+        check_resumable(place, reports, options)
     check_pool_sets(pool_sets)
     check_explained(top, why)
     check_link_fdr(link_fdr)

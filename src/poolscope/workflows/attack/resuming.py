@@ -93,11 +93,14 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def check_resumable(place: Destination) -> None:
-    """Refuse to resume an attack whose table goes to an address."""
+def check_resumable(place: Destination, reports: Data, source: SourceOptions) -> None:
+    """Refuse to resume an attack whose table goes to an address, or whose reports come from one."""
     if place.path is None:
         rule, remedy = "resume needs a table in a file on this machine", "choose a file with `out`"
         raise InputError(rule, value=place.label, remedy=remedy)
+    if not local_paths(reports) or source.query is not None:
+        remedy = "write the reports to a file first"
+        raise InputError("resume needs reports in files on this machine", value=label_of(reports), remedy=remedy)
 
 
 @contextmanager
@@ -159,9 +162,6 @@ def identity(
 ) -> dict[str, Any]:
     """Return what an attack depends on, by name: reports by size and time of modification, other files by content."""
     paths = local_paths(reports)
-    if not paths or source.query is not None:
-        remedy = "write the reports to a file first"
-        raise InputError("resume needs reports in files on this machine", value=label_of(reports), remedy=remedy)
     files = {name: _checksum(scenario.resolve(name)) for name in scenario.named_files}
     parts = [part for path in paths for part in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     with reading(paths[0]):
