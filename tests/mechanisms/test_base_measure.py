@@ -5,7 +5,7 @@ import pytest
 from oracle.kinds import EPSILONS, KINDS, tiny
 
 from poolscope.core.errors import InputError
-from poolscope.mechanisms import SHE, Likelihood, ReportColumn, adapt, device_of, histogram
+from poolscope.mechanisms import SHE, SUE, DBitFlip, Likelihood, ReportColumn, adapt, device_of, histogram
 from poolscope.population.universe import Universe
 
 #: Kinds whose devices keep reports as they are, and of which all reports can be listed.
@@ -34,6 +34,18 @@ def test_all_reports_of_an_object_are_sent_with_certainty(kind):
         mechanism = tiny(kind, epsilon)
         log_response_prob = mechanism.log_likelihood(reports) + mechanism.log_base_measure(reports)[:, None]
         assert np.exp(log_response_prob).sum(axis=0) == pytest.approx(1)
+
+
+def test_positions_and_bits_without_noise():
+    """dBitFlip states what the positions have; without noise a report has the object's bit, or is impossible."""
+    positions = DBitFlip(universe=20, epsilon=2.0, buckets=6, d=4)
+    reports = positions.obfuscate(np.arange(20), np.random.default_rng(1))
+    assert np.exp(positions.log_base_measure(reports)) == pytest.approx(1 / 15)
+    with pytest.raises(InputError, match="positions must be 4, the d of the mechanism, got 0"):
+        positions.log_likelihood({name: np.zeros_like(column) for name, column in reports.items()})
+    exact = SUE(universe=3, epsilon=np.inf)
+    bits = {"bits": np.array([[1], [3], [0]], dtype=np.uint8)}
+    assert exact.log_base_measure(bits).tolist() == [0.0, -np.inf, -np.inf]
 
 
 def test_histograms_with_noise_on_a_coarse_grid(monkeypatch):

@@ -1,5 +1,7 @@
 """The check of one's own mechanism: what it states is held against what it samples."""
 
+import re
+
 import numpy as np
 import pytest
 from cases.report_files import WEAK, command, scenario_of
@@ -9,6 +11,31 @@ from poolscope.mechanisms import GRR
 from poolscope.workflows.check.check import check
 
 SIZE, EPSILON = 8, 2.0
+
+
+class Signs:
+    """Optimized unary encoding whose entries are 1 and -1, of another epsilon than it states."""
+
+    universe = SIZE
+
+    def __init__(self, epsilon):
+        self.epsilon = epsilon
+
+    def obfuscate(self, objects, rng):
+        own = np.where(objects[:, None] == np.arange(SIZE), 1, -1)
+        return np.where(rng.random(own.shape) < 1 / (np.e + 1), -own, own)
+
+
+@pytest.mark.parametrize(("epsilon", "passes"), [(2.0, True), (1.0, False)])
+def test_entries_of_two_values_are_bits(epsilon, passes):
+    verdict = check(Signs(epsilon), samples=20_000, seed=SEED)
+    assert verdict.passed == passes
+    assert re.match("bit . of report is 1 and bit . is 0", verdict.lower_bound.event)
+
+
+def test_an_infinite_epsilon_promises_nothing():
+    verdict = check(GRR(universe=SIZE, epsilon=np.inf), samples=1000, seed=SEED)
+    assert verdict.text == "PASS: the declared ε is infinite, which promises nothing (1,000 reports; 8 of 8 objects)."
 
 
 class Response:
