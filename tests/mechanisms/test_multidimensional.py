@@ -221,6 +221,7 @@ def test_the_mechanism_can_be_adapted_as_any_other():
     ("make", "message"),
     [
         (lambda: SPL({"a": 3}, epsilon=1.0), "attributes: must be a mapping from two or more names"),
+        (lambda: SPL({1: 3, "b": 4}, epsilon=1.0), "attributes: must be named by strings, got 1"),
         (lambda: SPL({"a": 3, "b": 1}, epsilon=1.0), "attributes.b: must have two values or more, got 1"),
         (lambda: SPL({"a": 3, "b": 2}, epsilon=-1.0), "epsilon must be positive"),
         (lambda: SPL({"a": 3, "b": 2}, epsilon=1.0, randomizer="olh"), "randomizer: must be grr, sue, oue, got 'olh'"),

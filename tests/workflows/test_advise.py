@@ -261,6 +261,15 @@ def test_what_the_answer_hangs_on(done):
     assert (half.size, double.size) == (30 - 15 + 6, 30 + 15)
 
 
+def test_pools_of_an_adversary_may_not_fit_a_smaller_universe():
+    scenario = parse(SMALL, name="small")
+    own = {"name": "own", "popularity": "uniform", "pools": {"a": ["0:5"], "b": [28, 29]}}
+    assert [word for word, _ in resized(scenario)] == ["half the size", "double the size"]
+    found = dict(resized(scenario.replace({"adversary": [own]})))
+    assert list(found) == ["double the size"]
+    assert found["double the size"].game(0).adversaries[0].universe.size == 45
+
+
 def test_mitigations_of_a_coin(coin):
     """Which have a handful of users, and keep what was asked for: the same error, other devices or another epsilon."""
     found = advise(coin, max_exposed=0.2, threshold=0.7, users=30, seed=SEED, mechanisms=["grr"], mitigations=True)

@@ -14,7 +14,7 @@ from poolscope.metrics.exposure import confident
 from poolscope.metrics.precision import select
 from poolscope.population.behavior import Behavior
 from poolscope.population.priors import UNIFORM, Beta
-from poolscope.scenario.build import build_behavior, build_game
+from poolscope.scenario.build import build_behavior, build_game, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.candidates import Candidate
 from poolscope.workflows.advise.question import Question
@@ -142,10 +142,13 @@ def resized(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
     for word, factor in (("half", 0.5), ("double", 2.0)):
         pools = {name: max(1, round(factor * size)) for name, size in table.pools.items()}
         size = table.size + sum(pools.values()) - sum(table.pools.values())
+        variant = scenario.replace({"universe.size": size, "universe.pools": pools})
         try:
-            yield f"{word} the size", scenario.replace({"universe.size": size, "universe.pools": pools})
+            for entry in variant.adversaries:
+                other_pools(entry, variant.universe())
         except InputError:
             continue  # an adversary whose own pools this universe lacks
+        yield f"{word} the size", variant
 
 
 def _case(about: str, case: str, found: Exposures, prior: str, question: Question) -> Case:
