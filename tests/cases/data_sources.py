@@ -17,11 +17,39 @@ from pathlib import Path
 import polars as pl
 import zstandard
 
+from poolscope.core.tables import opened
+from poolscope.core.tables.sources import DEFAULT
+
 #: Programs of a PostgreSQL server, as Debian installs them.
 POSTGRESQL = Path("/usr/lib/postgresql")
 
+#: The columns of a small table, and the table.
+NAMES = [("user",), ("value",)]
+ROWS = pl.DataFrame({"user": [f"u{i % 9}" for i in range(500)], "value": range(500)})
+
 #: A password with characters that have a meaning in an address.
 PASSWORD, QUOTED_PASSWORD = "s3cr3t/@pw", "s3cr3t%2F%40pw"
+
+
+def rows_of(data, options=DEFAULT, names=NAMES):
+    """Return all rows of a source, as text."""
+    with opened(data, names, options) as source:
+        batches = list(source.batches([name for (name, *_) in names]))
+    return pl.concat([batch.frame.cast(pl.String) for batch in batches])
+
+
+def content(kind, frame=ROWS):
+    """Return the bytes of the small table, or of another, in this format."""
+    out = io.BytesIO()
+    {
+        "parquet": frame.write_parquet,
+        "csv": frame.write_csv,
+        "tsv": lambda stream: frame.write_csv(stream, separator="\t"),
+        "jsonl": frame.write_ndjson,
+        "arrow": frame.write_ipc,
+        "arrows": frame.write_ipc_stream,
+    }[kind](out)
+    return out.getvalue()
 
 
 def as_bits(frame, form, m=32):

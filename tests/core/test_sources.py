@@ -1,7 +1,6 @@
 """Sources: what is refused, damaged files, labels without credentials, and the order of time."""
 
 import gzip
-import io
 import random
 import sqlite3
 
@@ -9,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 import zstandard
-from cases.data_sources import memory_growth
+from cases.data_sources import NAMES, ROWS, content, memory_growth, rows_of
 from cases.platforms import linux_only
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,30 +20,6 @@ from poolscope.core.tables.locations import without_credentials, without_secrets
 from poolscope.core.tables.ordering import NUMBER, TIME, TimeColumn, TimeOrder
 from poolscope.core.tables.remote import on_this_machine
 
-NAMES = [("user",), ("value",)]
-ROWS = pl.DataFrame({"user": [f"u{i % 9}" for i in range(500)], "value": range(500)})
-
-
-def rows_of(data, options=sources_module.DEFAULT, names=NAMES):
-    """Return all rows of a source, as text."""
-    with opened(data, names, options) as source:
-        batches = list(source.batches([name for (name, *_) in names]))
-    return pl.concat([batch.frame.cast(pl.String) for batch in batches])
-
-
-def content(kind):
-    out = io.BytesIO()
-    {
-        "parquet": ROWS.write_parquet,
-        "csv": ROWS.write_csv,
-        "tsv": lambda stream: ROWS.write_csv(stream, separator="\t"),
-        "jsonl": ROWS.write_ndjson,
-        "arrow": ROWS.write_ipc,
-        "arrows": ROWS.write_ipc_stream,
-    }[kind](out)
-    return out.getvalue()
-
-
 REFUSED = {
     "an unknown column": ({"columns": {"user": "usr"}}, r"must have a column 'usr', got \['user', 'value'\]; did you"),
     "an unknown name": ({"columns": {"usr": "user"}}, r"columns: unknown column, got 'usr'; did you mean 'user'\?"),
@@ -52,6 +27,7 @@ REFUSED = {
     "no mapping": ({"columns": ["user"]}, "columns: must map names that poolscope reads to columns"),
     "an unknown time": ({"time": "at"}, "must have a column 'at'"),
     "a time that is none": ({"time": "user"}, "row 1: user must be a time: a date, ISO 8601, or a number, got 'u0'"),
+    "two names of one column": ({"columns": {"value": "value", "object": "user"}}, "must name one of value and object"),
     "a query without a database": ({"query": "SELECT 1"}, "query: goes with the address of a database"),
 }
 
@@ -62,7 +38,7 @@ def test_options_that_do_not_fit(tmp_path, case):
     ROWS.write_parquet(tmp_path / "r.parquet")
     for data in (tmp_path / "r.parquet", ROWS):
         with pytest.raises(InputError, match=message):
-            rows_of(data, SourceOptions.of(**given_options))
+            rows_of(data, SourceOptions.of(**given_options), names=[("user",), ("value", "object")])
 
 
 @pytest.mark.parametrize(
@@ -86,6 +62,11 @@ def test_sources_that_are_none(tmp_path, monkeypatch, data, message):
         rows_of(data)
 
 
+def test_a_compressed_file_on_the_network_is_refused():
+    with pytest.raises(InputError, match="must not be compressed where it is read over the network, got 'zstd'"):
+        rows_of("s3://bucket/r.arrow.zst", SourceOptions.of(allow_network=True))
+
+
 def test_databases_that_are_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.db").write_text("no database " * 500)
@@ -98,6 +79,8 @@ def test_databases_that_are_none(tmp_path, monkeypatch):
         assert "\n" not in str(caught.value)
         with pytest.raises(InputError, match=f"must be {scheme}:///FILE"):
             rows_of(f"{scheme}://none.db", asked)
+        with pytest.raises(InputError, match=r"text\.db: a database must have a query"):
+            rows_of(f"{scheme}:///text.db", SourceOptions.of(query=" "))
 
 
 def test_folders_of_several_formats_or_partitions(tmp_path):
@@ -334,6 +317,7 @@ def test_memory_is_bounded_at_ten_times_the_data(tmp_path, kind, time):
         ("postgresql://localhost,db.example/db", False),
         ("postgresql://localhost/db?hostaddr=10.0.0.1", False),
         ("postgresql:///db?service=reports", False),
+        ("postgresql://[::1/db", False),
     ],
 )
 def test_hosts_of_this_machine(monkeypatch, address, local):
@@ -362,6 +346,8 @@ def test_a_query_of_a_file_writes_nothing(tmp_path):
         with pytest.raises(InputError, match="cannot be read: "):
             rows_of(address, SourceOptions.of(query=query))
         assert rows_of(address, SourceOptions.of(query="SELECT * FROM t")).rows() == [("a", "1")]
+    with pytest.raises(InputError, match=r"r\.duckdb: the query must return rows"):
+        rows_of(f"duckdb:///{tmp_path}/r.duckdb", SourceOptions.of(query="-- SELECT * FROM t"))
 
 
 def test_a_decoded_password_is_not_shown():

@@ -10,7 +10,7 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -243,25 +243,42 @@ def _series(column: str, records: Sequence[Mapping[str, Any]], first: int) -> pl
             raise InputError(f"{column} must be text, a number or a list", value=value, place=f"row {first + row}")
     dtype = _dtype(values)
     if dtype is None:
-        rule = f"column {column!r} must hold values of one type"
+        rule = f"column {column!r} must hold values of one type, or lists of them"
         raise InputError(rule, place=f"rows {first} to {first + len(values) - 1}")
     try:
         return pl.Series(column, values, dtype=dtype)
-    except (TypeError, OverflowError, UnicodeEncodeError, pl.exceptions.PolarsError) as error:
-        rule = f"column {column!r} must hold {dtype}: {one_line(str(error))[:60]}"
-        raise InputError(rule, place=f"rows {first} to {first + len(values) - 1}") from error
+    except _NOT_HELD:
+        row = next(row for row, value in enumerate(values) if not _held(value, dtype))
+        raise InputError(
+            f"column {column!r} must hold {dtype}", value=values[row], place=f"row {first + row}"
+        ) from None
+
+
+#: What polars raises for a number that is too large, or a text that no encoding has.
+_NOT_HELD = (TypeError, OverflowError, UnicodeEncodeError, pl.exceptions.PolarsError)
+
+
+def _held(value: Any, dtype: Any) -> bool:
+    try:
+        pl.Series([value], dtype=dtype)
+    except _NOT_HELD:
+        return False
+    return True
 
 
 _JSON_TYPES = (str, int, float, bool, list, type(None))
 
 
 def _dtype(values: Sequence[Any]) -> Any:
-    """Return the type of values of JSON, or None where they have several."""
-    kinds = frozenset(map(type, values)) - {type(None)}
-    if kinds == {list}:
-        inner = _dtype([entry for value in values if value is not None for entry in value])
+    """Return the type of values of JSON, or of lists of such values; None where they have several."""
+    if set(map(type, values)) - {type(None)} == {list}:
+        inner = _DTYPES.get(_kinds(entry for value in values if value is not None for entry in value))
         return None if inner is None else pl.List(inner)
-    return _DTYPES.get(kinds)
+    return _DTYPES.get(_kinds(values))
+
+
+def _kinds(values: Iterable[Any]) -> frozenset[type]:
+    return frozenset(map(type, values)) - {type(None)}
 
 
 _DTYPES: dict[frozenset[type], Any] = {

@@ -57,7 +57,7 @@ def remote_reader(place: Location, *, allow_network: bool, query: str | None, fo
             return Reader(
                 label=place.label, text=place.format in SEPARATORS, read=lambda select: _scanned(place, folder, select)
             )
-        if query is None:
+        if query is None or not query.strip():
             remedy = 'add `query`, as "SELECT user, hash, bits FROM reports ORDER BY id"'
             raise InputError("a database must have a query", remedy=remedy)
         if place.scheme == "postgresql" and not (allow_network or on_this_machine(place.address)):

@@ -314,11 +314,14 @@ def _selected(
 
 
 def _storage(series: pl.Series) -> pl.Series:
-    """Return the values of an extension type, which databases have for numbers and UUIDs, as plain ones."""
+    """Return values as ones that stand in one column with others.
+
+    Databases have extension types for numbers and UUIDs. The categories of two files need not be the same.
+    """
     extension = getattr(pl, "BaseExtension", None)
     if extension is not None and isinstance(series.dtype, extension):
         return series.ext.storage()
-    return series
+    return series.cast(pl.Categorical) if isinstance(series.dtype, pl.Categorical | pl.Enum) else series
 
 
 @dataclass
@@ -347,11 +350,12 @@ class _Staging:
         """Refuse a column whose type differs from that in earlier rows."""
         for name, dtype in frame.schema.items():
             known = self._types.setdefault(name, dtype)
-            if known != dtype and known == pl.Null:
-                self._types[name] = dtype
-            elif known != dtype and dtype != pl.Null and not _compatible(known, dtype):
+            if not _compatible(known, dtype):
                 rule = f"column {name!r} must hold {known} as in the rows before"
                 raise InputError(rule, value=str(dtype), file=label, place=f"row {first}")
+            # empty lists are of any type
+            if known == pl.Null or (known == pl.List(pl.Null) and dtype != pl.Null):
+                self._types[name] = dtype
 
     def count(self, frame: pl.DataFrame, label: str) -> int:
         """Return the bytes of the rows of this label so far."""
@@ -396,10 +400,10 @@ class _Staging:
 
 def _compatible(one: pl.DataType, other: pl.DataType) -> bool:
     """Return whether rows of two types can stand in one column: integers, or categories, of any kind."""
-    categories = (pl.Categorical, pl.Enum, pl.String)
-    if isinstance(one, categories) and isinstance(other, categories):
+    if pl.Null in (one, other) or one == other:
         return True
     if isinstance(one, pl.List) and isinstance(other, pl.List):
         inner = one.inner, other.inner
         return pl.Null in inner or inner[0] == inner[1] or all(kind.is_numeric() for kind in inner)
-    return one.is_integer() and other.is_integer()
+    texts = (pl.Categorical, pl.String)
+    return (isinstance(one, texts) and isinstance(other, texts)) or (one.is_integer() and other.is_integer())
