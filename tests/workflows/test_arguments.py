@@ -138,6 +138,8 @@ WRONG = [
     (lambda: ps.estimate("reports.csv", "mine"), "scenario must be a Scenario, got 'mine'"),
     (lambda: ps.play(SCENARIO, 10, 1), r"game must be a Game, got .*; of a scenario: scenario.game\(seed\)"),
     (lambda: ps.play(GAME, 1.5, 1), "users must be a whole number, got 1.5"),
+    (lambda: SCENARIO.game(1.5), "^seed must be a whole number, got 1.5"),
+    (lambda: SCENARIO.game(-1), "^seed must be at least 0, got -1"),
     (lambda: ps.play(GAME, 10, "x"), "seed must be a whole number, got 'x'"),
     (lambda: ps.posterior_of_likelihood(LIKELIHOOD, belief="uniform"), "belief must be a Behavior, got 'uniform'"),
     (
@@ -261,6 +263,8 @@ def test_outcomes_of_ones_own(outcomes):
     for confidence in (pl.lit("confident_at_threshold"), pl.lit(1.5), pl.lit(None, dtype=pl.Float64)):
         with pytest.raises(ps.InputError, match="confidence of outcomes must be numbers from 0 to 1"):
             ps.summarize(outcomes.with_columns(confidence=confidence), GAME, seed=1)
+    with pytest.raises(ps.InputError, match="n of outcomes must be integers, got 'Float64'"):
+        ps.summarize(outcomes.with_columns(pl.col("n").cast(pl.Float64)), GAME, seed=1)
     with pytest.raises(ps.InputError, match="outcomes must be a DataFrame of polars"):
         ps.summarize(outcomes.to_dict(), GAME, seed=1)
     with pytest.raises(ps.InputError, match="threshold must be from 0 to 1, got 2"):

@@ -160,6 +160,8 @@ def test_own_metrics_are_columns():
         ({"mechanism.epsilon": "12"}, {}, "must have a list of at least one value"),
         ({"mechanism.epsilon": [1, -1]}, {}, "must be positive"),
         ({"mechanism.epsilon": [1]}, {"seeds": [1, 1]}, "seeds: must be a count, or different whole numbers"),
+        ({"mechanism.epsilon": [1]}, {"seeds": 1.5}, "seeds: must be a count, .*, got 1.5"),
+        ({"mechanism.epsilon": [1]}, {"seeds": True}, "seeds: must be a count, .*, got True"),
         ({"mechanism.epsilon": [1]}, {"seeds": 0}, "seeds must be"),
         ({"mechanism.epsilon": [1]}, {"metrics": [lambda rows: 1.0]}, "must be functions with different names"),
         ({"mechanism.epsilon": [1]}, {"metrics": [str]}, "a metric must return a number"),

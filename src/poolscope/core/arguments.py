@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from os import PathLike
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from poolscope.core.errors import InputError
 MAX_INT64 = 2**63 - 1
 
 
-def is_integer(value: object) -> bool:
+def is_integer(value: object) -> TypeGuard[int]:
     """Return whether a value is an integer by type, and not a boolean."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 

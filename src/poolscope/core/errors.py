@@ -147,9 +147,7 @@ def reading(file: str | PathLike[str]) -> Iterator[None]:
 
 
 def check_count(name: str, count: int | None) -> None:
-    """Check that an optional number of users or reports is a positive integer."""
-    if count is not None and (isinstance(count, bool) or not hasattr(count, "__index__")):
-        raise InputError(f"{name} must be a whole number", value=count)
+    """Check that an optional number of users or reports is positive."""
     if count is not None and count < 1:
         raise InputError(f"{name} must be at least 1", value=count)
 

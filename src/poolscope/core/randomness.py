@@ -11,9 +11,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Keys
-from poolscope.core.errors import InputError
 from poolscope.kernels.random import child_keys
 
 
@@ -45,8 +43,6 @@ def children(parents: Keys | np.uint64 | int, indices: NDArray[np.integer] | int
 
 def seed_key(seed: int) -> np.uint64:
     """Return the root key of a run: an integer seed, reduced to 64 bits."""
-    if not is_integer(seed):
-        raise InputError("seed must be a whole number", value=seed)
     return np.uint64(int(seed) & 0xFFFFFFFFFFFFFFFF)
 
 

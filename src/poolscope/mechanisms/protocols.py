@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 
@@ -346,7 +346,7 @@ def check_objects(objects: Objects, universe: int) -> None:
 MAX_INTEGER = 1 << 62
 
 #: Declared type -> predicate, and the name of the type in messages.
-TYPES = {
+TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "int": (is_integer, "a whole number"),
     "float": (lambda value: is_integer(value) or isinstance(value, float | np.floating), "a number"),
     "str": (lambda value: isinstance(value, str), "a string"),

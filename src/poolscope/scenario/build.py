@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.core.arguments import checked
 from poolscope.core.arrays import Floats, Map
 from poolscope.core.errors import InputError, did_you_mean, located, reading
 from poolscope.core.files import check_regular
@@ -59,6 +60,7 @@ PHRASES = {
 NAIVE = ", memoization ignored"
 
 
+@checked
 def build_game(
     scenario: Scenario,
     seed: int,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from os import PathLike
@@ -19,7 +19,7 @@ import polars as pl
 from pydantic import PlainSerializer, WithJsonSchema
 
 from poolscope import __version__
-from poolscope.core.arguments import checked
+from poolscope.core.arguments import checked, is_integer
 from poolscope.core.errors import InputError, check_count, located
 from poolscope.core.executors import Engine, EngineLike, as_engine
 from poolscope.core.files import ANOTHER, check_folder, check_new, claimed, json_safe, located_os_errors
@@ -226,14 +226,14 @@ class _Cell:
 
 
 def _seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(seeds, int):
+    if is_integer(seeds):
         check_count("seeds", seeds)
         return tuple(range(seeds))
-    found = tuple(seeds)
-    wrong = [seed for seed in found if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0]
+    found = tuple(seeds) if isinstance(seeds, Iterable) else ()
+    wrong = [seed for seed in found if not is_integer(seed) or seed < 0]
     if not found or wrong or len(set(found)) < len(found):
-        raise InputError("must be a count, or different whole numbers of at least 0", value=found, place="seeds")
-    return found
+        raise InputError("must be a count, or different whole numbers of at least 0", value=seeds, place="seeds")
+    return tuple(map(int, found))
 
 
 def _names(metrics: Sequence[OwnMetric]) -> tuple[str, ...]:
