@@ -202,6 +202,26 @@ def test_files_may_be_elsewhere(copy, tmp_path):
     assert called("rerun", copy / "audit", "--inputs", tmp_path).exit_code == 0
 
 
+def test_recorded_traces_are_those_that_were_played(copy, tmp_path):
+    def played_with(inputs):
+        def change(found):
+            found["cells"] = [cell | {"experiment": "recorded"} for cell in found["cells"]]
+            found["provenance"]["inputs"] = inputs
+
+        edited(copy / "reproduce" / "reproduction.json", change)
+
+    played_with({"traces.csv": "0" * 64})
+    asked = called("rerun", copy / "reproduce").exception
+    assert str(asked).endswith("was played with recorded traces; say with `inputs` in which folder the traces are")
+    for _ in range(2):
+        wrong = called("rerun", copy / "reproduce", "--inputs", tmp_path).exception
+        assert str(wrong) == f"{tmp_path}/traces.csv: must be the file that was played"
+        (tmp_path / "traces.csv").write_text("user,object\n")
+    played_with({})
+    with pytest.raises(InputError, match=r"reproduction\.json: provenance\.inputs: must name the recorded traces"):
+        raise called("rerun", copy / "reproduce", "--inputs", tmp_path).exception
+
+
 def test_a_folder_does_not_say_which_code_is_run(copy):
     edited(copy / "compare" / "comparison.json", lambda found: found.update(mechanisms=["os:system"]))
     with pytest.raises(InputError, match="must have built-in mechanisms and attacks alone, got 'os:system'"):

@@ -6,6 +6,7 @@ import struct
 import subprocess
 from dataclasses import replace
 from hashlib import sha256
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -122,6 +123,13 @@ def test_provenance_of_outcomes_in_memory():
 def test_what_has_no_provenance_is_refused(what, message):
     with pytest.raises(InputError, match=re.escape(message)):
         ps.provenance(what)
+
+
+def test_a_result_has_the_seed_that_it_was_made_with():
+    result = SimpleNamespace(provenance=provenance_of(seed=1, users=2))
+    assert ps.provenance(result, seed=1) is ps.provenance(result) is result.provenance
+    with pytest.raises(InputError, match="seed must be that of the result, got 5; leave it out: it is 1"):
+        ps.provenance(result, seed=5)
 
 
 def test_differences_are_named_with_both_values():

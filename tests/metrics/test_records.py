@@ -41,6 +41,13 @@ def test_summary_holds_every_metric_of_every_attack():
     assert record.majority == rows["pool"].value_counts()["count"].max() / 300
 
 
+def test_users_who_share_an_estimate_widen_the_security():
+    outcomes = attack(300, observations=(30,)).with_columns(estimate=pl.col("user") % 5)
+    (found,) = summarize(outcomes, Pools(6), SEED)
+    assert metrics.bayes_security(outcomes, 6, SEED) == found.bayes_security
+    assert metrics.bayes_security(outcomes.drop("estimate"), 6, SEED).low > found.bayes_security.low
+
+
 def test_order_of_rows_categories_and_names_of_users_change_nothing():
     outcomes = attack(50)
     shuffled = outcomes.sample(fraction=1, shuffle=True, seed=1).sort("n", maintain_order=True)

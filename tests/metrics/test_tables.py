@@ -47,6 +47,13 @@ def test_latex_has_intervals_rules_and_escapes_names():
     ]
 
 
+def test_whole_numbers_and_unknown_ones_have_no_decimals():
+    few = Records([record(auc_pn=(math.nan, 0.0), success_bound=30.0), record(auc_pn=(1.0, -2.0))])
+    first, second = few.to_latex(["auc_pn", "success_bound"], digits=2).splitlines()[4:6]
+    assert first == r"– [0.00, –] & 30 \\"
+    assert second == r"1.00 [-2, 1.00] & 0.10 \\"
+
+
 def test_a_comparison_shows_its_choices_first():
     few = Records([choice(mse=0.00001234, epsilon=4.0), choice(mse=None, epsilon=math.inf)])
     first, second = few.to_latex().splitlines()[4:6]
@@ -66,6 +73,9 @@ def test_a_notebook_gets_a_table_with_names_escaped():
 def test_an_unknown_column_is_an_error_that_knows_better():
     with pytest.raises(InputError, match=r"columns: must be a field of a record.*'aux'.*auc_pn"):
         TWO.to_latex(["aux"])
+    with pytest.raises(InputError, match=r"must be a field of a record, got 'adversry'; did you mean 'adversary'\?"):
+        TWO.filter(adversry="strong")
+    assert Records([]).filter(adversry="strong") == ()
     with pytest.raises(InputError, match="at least one record"):
         Records([]).to_latex()
 

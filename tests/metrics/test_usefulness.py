@@ -7,6 +7,7 @@ import pytest
 from cases.synthetic import SEED
 
 import poolscope as ps
+from poolscope.core.errors import InputError
 from poolscope.mechanisms import make
 from poolscope.metrics.usefulness import describe_usefulness, standard_errors, top_recall, usefulness
 from poolscope.population.universe import Universe
@@ -46,6 +47,9 @@ def test_recall_at_the_ends():
     assert top_recall(FREQUENCY, np.full(60, 1e-12), 10) == pytest.approx(1.0)
     assert top_recall(FREQUENCY, np.full(60, 1e6), 10) == pytest.approx(10 / 60)
     assert top_recall(np.full(60, 1 / 60), np.full(60, 0.1), 12) == pytest.approx(12 / 60)
+    assert top_recall(FREQUENCY, np.full(60, 1e6), 60) == 1.0
+    with pytest.raises(InputError, match="k must be at least 1, got 0"):
+        top_recall(FREQUENCY, np.full(60, 0.1), 0)
 
 
 def test_objects_above_the_error_are_counted_by_hand():

@@ -5,7 +5,8 @@ import pytest
 from poolscope.game.game import Game
 from poolscope.mechanisms import GRR, device_of
 from poolscope.metrics.text import users_in_words
-from poolscope.population.behavior import Behavior
+from poolscope.population.behavior import Behavior, Change
+from poolscope.population.population import Population
 from poolscope.population.priors import Beta, StepDensity
 from poolscope.population.universe import Universe
 
@@ -38,5 +39,15 @@ def test_drawn_users_in_words(behavior, words):
     assert users_in_words(game(behavior=behavior)) == f"synthetic users with {words}"
 
 
-def test_individual_popularity():
-    assert users_in_words(game(sigma=0.01)).endswith("polarization, individual popularity (sigma 0.01)")
+@pytest.mark.parametrize(
+    ("assumed", "end"),
+    [
+        ({"sigma": 0.01}, "polarization, individual popularity (sigma 0.01)"),
+        ({"habits": 25.0}, "polarization, individual popularity (Dirichlet, concentration 25)"),
+        ({"behavior": Behavior(none=0.1)}, "polarization, 10% without a preferred pool"),
+        ({"change": Change(after=3, share=0.25)}, "polarization, 25% of whom prefer another pool after 3 events"),
+        ({"population": Population.from_function(lambda keys, events: None)}, "users of a custom population"),
+    ],
+)
+def test_users_who_differ_in_more(assumed, end):
+    assert users_in_words(game(**assumed)).endswith(end)

@@ -10,12 +10,15 @@ from markupsafe import escape
 
 from poolscope.cli.folders import pictures_of
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
+from poolscope.core.progress import SILENT
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.provenance import provenance_of
 from poolscope.paper import experiments, runner
 from poolscope.paper import report as reproduction
 from poolscope.paper.report import verdict, write_page
 from poolscope.paper.reproduce import reproduce
+from poolscope.paper.rerun import rerun_reproduction
 from poolscope.paper.runner import read_reproduction
 from poolscope.population.builtin import builtin_universe
 from poolscope.population.recorded import write_rows
@@ -212,6 +215,14 @@ def test_a_reproduction_that_is_resumed_elsewhere_says_so(tmp_path):
     path.write_text(json.dumps(kept | {"provenance": kept["provenance"] | {"version": "0.2.0"}}))
     with pytest.raises(InputError, match=r"the run to resume was made by version 0\.2\.0"):
         reproduce("no-hash", tmp_path, users=2, html=False)
+
+
+@pytest.mark.slow
+def test_recorded_experiments_are_played_again(tmp_path):
+    traces = tmp_path / "traces.csv"
+    write_rows(traces, traces.suffix, *recorded_emojis())
+    reproduce("recorded", tmp_path / "out", users=2, traces=traces, html=False)
+    assert rerun_reproduction(tmp_path / "out", tmp_path, Local(), SILENT).agrees
 
 
 def test_recorded_experiments_need_traces(tmp_path):

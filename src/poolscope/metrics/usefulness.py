@@ -21,6 +21,7 @@ from scipy import special
 
 from poolscope.core.arrays import Floats
 from poolscope.core.counting import counted
+from poolscope.core.errors import check_count
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.metrics.models import Count, Real, Result, Whole, result
@@ -181,8 +182,7 @@ def top_recall(frequency: Floats, errors: Floats, k: int) -> float:
     >>> round(ps.metrics.top_recall(np.array([0.5, 0.3, 0.2]), np.array([1e-9, 1e-9, 1e-9]), k=1), 6)
     1.0
     """
-    # imported here, as it takes long and few commands need it
-
+    check_count("k", k)
     if k >= len(frequency):
         return 1.0
     spread = np.maximum(errors, np.finfo(np.float64).tiny)

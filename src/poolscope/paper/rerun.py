@@ -43,6 +43,8 @@ def _traces(checksums: dict[str, str], inputs: Path | None, folder: Path) -> Pat
     if inputs is None:
         remedy = "say with `inputs` in which folder the traces are"
         raise InputError("was played with recorded traces", file=folder, remedy=remedy)
+    if not checksums:
+        raise InputError("must name the recorded traces", file=folder / FILE, place="provenance.inputs")
     for name, digest in checksums.items():
         path = inputs / name
         if not path.exists() or checksum(path) != digest:
