@@ -109,7 +109,7 @@ def _detectable(bound: LowerBound, declared: float) -> str:
     if not math.isfinite(declared):
         return "nothing: no finite ε is declared"
     if math.isinf(bound.detectable):
-        return "no ε: the event is too rare for this sample size"
+        return "no ε: the sample is too small for an event this common"
     return f"ε ≥ {bound.detectable:.4g} with 90% power, for an event this common"
 
 
