@@ -115,7 +115,8 @@ def test_attack_writes_a_report_of_days(folder):
     page = (folder / "attack.html").read_text()
     for text in ("Exposure against days", "After 12 days, the strong adversary", "2 values of leaning: left, right"):
         assert text in page
-    assert "poolscope attack reports.csv --scenario mine.toml --out posteriors.csv" in page
+    command = "poolscope attack reports.csv --scenario mine.toml --observations 7,12 --out posteriors.csv"
+    assert f"{command} --html attack.html" in page
 
 
 def test_attack_shows_one_user(folder):

@@ -204,7 +204,7 @@ def test_labels_have_no_credentials(address):
     assert "s3cr3t" not in label_of(address)
     if "s3cr3t" in address:
         assert "s3cr3t" not in without_secrets(message, address)
-    command = ["attack", address, "--query", "SELECT 's3cr3t'", "--query=s3cr3t", "--out", "o.csv"]
+    command = ["attack", address, f"--out={address}", "--query", "SELECT 's3cr3t'", "--query=s3cr3t", "--out", "o.csv"]
     assert "s3cr3t" not in " ".join(without_credentials(command))
     assert without_credentials(command)[-2:] == ["--out", "o.csv"]
 

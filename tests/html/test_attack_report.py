@@ -27,7 +27,8 @@ def attack(folder, *more):
 
 
 def test_a_page_tells_what_the_table_says(folder):
-    done = attack(folder, "--out", "found.parquet", "--html", "found.html", "--ground-truth", "truth.csv")
+    options = ("--out", "found.parquet", "--html", "found.html", "--ground-truth", "truth.csv", "--pool-sets", "2")
+    done = attack(folder, *options)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Report: found.html" in done.stdout
     html, table = (folder / "found.html").read_text(), pl.read_parquet(folder / "found.parquet")
@@ -40,6 +41,8 @@ def test_a_page_tells_what_the_table_says(folder):
     )
     assert f"After all reports, the {surest['adversary'][0]} adversary is at least 90% confident about" in html
     assert "Evaluation against the ground truth" in html
+    assert f"poolscope attack reports.parquet --scenario mine.toml {' '.join(options)}" in html
+    assert "corrected" in html
     assert HOSTILE not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
 

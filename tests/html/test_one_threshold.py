@@ -171,7 +171,7 @@ def test_an_attack_on_a_file_shows_it(tmp_path, threshold, capsys):
     obfuscate(tmp_path / "traces.csv", scenario, tmp_path / "reports.csv", 1)
     found = attack(tmp_path / "reports.csv", scenario, out=tmp_path / "found.csv")
     assert set(found.results[0].confident_at_threshold) == {0.5, 0.9, 0.95, threshold}
-    page = attack_page.page_of(found, scenario, tmp_path / "reports.csv", tmp_path / "found.csv")
+    page = attack_page.page_of(found, scenario, tmp_path / "found.csv", "poolscope attack")
     assert f"is at least {THRESHOLDS[threshold]} confident about" in Text(page).text
     print_attack(found, tmp_path / "found.csv")
     assert f"confidence ≥ {THRESHOLDS[threshold]}" in capsys.readouterr().out

@@ -409,7 +409,7 @@ def test_the_page_and_the_json_of_several_collections(files, tmp_path):
     for text in (
         *("Exposure against days", "After 20 days, the strong adversary", "2 values of leaning: left, right"),
         *("Checks of the reports of emojis", "Evaluation against the ground truth", "Most confident guesses"),
-        *("--reports emojis=", "An adversary who assumes too close a link is overconfident", "log-odds from"),
+        *("An adversary who assumes too close a link is overconfident", "log-odds from"),
         record["top"][0]["user"],
     ):
         assert text in page

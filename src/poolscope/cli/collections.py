@@ -55,7 +55,7 @@ def attack_several(
     as_json: bool,
 ) -> None:
     """Attack the files of several collections, or one user of them; `single` are options for a single file."""
-    from poolscope.cli.progress import working
+    from poolscope.cli.progress import command_of, working
 
     refuse(single)
     with working("Attacking", "reports") as work:
@@ -87,7 +87,7 @@ def attack_several(
                     work.stage("Writing the report")
                     from poolscope.html.attack import write_page
 
-                    write_page(found, loaded, files, target, html)
+                    write_page(found, loaded, target, html, command_of())
     if user is not None:
         print_result(story, lambda: print_user_collections(story, out), as_json=as_json)
     else:

@@ -280,7 +280,7 @@ def attack(
         from poolscope.cli.app import counts, words
         from poolscope.cli.files import print_attack, print_links, print_user_attack
         from poolscope.cli.gates import print_result
-        from poolscope.cli.progress import resume_command, running
+        from poolscope.cli.progress import command_of, resume_command, running
         from poolscope.core.tables import SourceOptions, check_outputs, destination_of, local_copy, local_paths
         from poolscope.workflows.attack.attack import attack, check_one_collection
         from poolscope.workflows.attack.linking import check_adversary, check_links, link_users
@@ -353,7 +353,7 @@ def attack(
                 work.stage("Writing the report")
                 from poolscope.html.attack import write_page
 
-                write_page(found, loaded, data, target, html, options, place)
+                write_page(found, loaded, target, html, command_of())
     shown_out = None if place is None else place.label
     if user is not None:
         print_result(story, lambda: print_user_attack(story, shown_out), as_json=as_json)

@@ -6,7 +6,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -152,14 +152,19 @@ def working(title: str, what: str = "users") -> Iterator[Work]:
             yield work
 
 
+def command_of(more: Sequence[str] = ()) -> str:
+    """Return this command as it was typed, without credentials and queries, and with more arguments."""
+    # loaded by now: a command runs
+    from poolscope.core.tables.locations import without_credentials
+
+    return shlex.join(["poolscope", *without_credentials(sys.argv[1:]), *more])
+
+
 def resume_command(folder: Path | None = None, resume: bool | None = None) -> str:
     """Return the command that resumes this one: the same folder, and --resume where there is such an option."""
     more = [] if folder is None else ["--out", str(folder)]
     more += ["--resume"] if resume is False else []
-    # loaded by now: a command runs
-    from poolscope.core.tables.locations import without_credentials
-
-    return f"resume with: {shlex.join(['poolscope', *without_credentials(sys.argv[1:]), *more])}"
+    return f"resume with: {command_of(more)}"
 
 
 @contextmanager

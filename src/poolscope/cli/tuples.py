@@ -32,7 +32,7 @@ def attack_tuple_reports(
     as_json: bool,
 ) -> None:
     """Attack a table of tuple reports, or one user of it; `refused` are options for a single collection."""
-    from poolscope.cli.progress import working
+    from poolscope.cli.progress import command_of, working
 
     for name, value in refused.items():
         if value not in (None, 0, False):
@@ -42,7 +42,7 @@ def attack_tuple_reports(
         from poolscope.cli.app import counts
         from poolscope.cli.files import print_attack
         from poolscope.cli.gates import print_result
-        from poolscope.core.tables import SourceOptions, check_outputs, local_paths
+        from poolscope.core.tables import check_outputs, local_paths
         from poolscope.kernels.compilation import watched
         from poolscope.workflows.attack.collections import attack_collections
         from poolscope.workflows.attack.record import attack_record
@@ -64,7 +64,7 @@ def attack_tuple_reports(
             work.stage("Writing the report")
             from poolscope.html.attack import write_page
 
-            write_page(found, scenario, reports, target, html, SourceOptions.of(**reading))
+            write_page(found, scenario, target, html, command_of())
     if user is not None:
         print_result(story, lambda: print_user_tuples(story, out), as_json=as_json)
     else:

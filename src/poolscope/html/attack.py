@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from math import isinf
 from pathlib import Path
@@ -14,10 +13,8 @@ import polars as pl
 from poolscope import __version__
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.files import located_os_errors
-from poolscope.core.tables import Data, Destination, SourceOptions, scan_written
+from poolscope.core.tables import scan_written
 from poolscope.core.tables.atomic import write_text
-from poolscope.core.tables.locations import as_arguments
-from poolscope.core.tables.sources import DEFAULT
 from poolscope.figures import charts as figures
 from poolscope.figures.saving import Figure
 from poolscope.game.columns import LOG_ODDS_ADDED
@@ -51,33 +48,15 @@ LIMITATIONS = (
 BY_ADVERSARY: dict[str, Any] = {"block": ("adversary", "Adversary")}
 
 
-def write_page(
-    found: Inferred,
-    scenario: Scenario,
-    reports: Data | Mapping[str, Path],
-    posteriors: Path,
-    page: Path,
-    options: SourceOptions = DEFAULT,
-    place: Destination | None = None,
-) -> Path:
-    """Write the report, whose exposure curve is read from the posteriors, and return its path.
-
-    `reports` of several collections are a file for each. `place` is where the posteriors are, if not in that file.
-    """
-    html = page_of(found, scenario, reports, posteriors, options, place)
+def write_page(found: Inferred, scenario: Scenario, posteriors: Path, page: Path, command: str) -> Path:
+    """Write the report, whose exposure curve is read from the posteriors, and return its path."""
+    html = page_of(found, scenario, posteriors, command)
     with located_os_errors(page):
         write_text(page, html)
     return page
 
 
-def page_of(
-    found: Inferred,
-    scenario: Scenario,
-    reports: Data | Mapping[str, Path],
-    posteriors: Path,
-    options: SourceOptions = DEFAULT,
-    place: Destination | None = None,
-) -> str:
+def page_of(found: Inferred, scenario: Scenario, posteriors: Path, command: str) -> str:
     """Return the report as HTML; every name is escaped."""
     several = scenario.attribute is not None
     return render(
@@ -110,7 +89,7 @@ def page_of(
         tables=list(_tables(found)),
         limitations=(*LIMITATIONS, LINK) if several else LIMITATIONS,
         glossary=explained(POSTERIORS),
-        origin=_origin(found, scenario, reports, place or Destination(path=posteriors), options),
+        origin=_origin(found, command),
         scenario=scenario.text,
         version=__version__,
     )
@@ -286,28 +265,7 @@ def _verdict(calibrated: bool | None) -> str:
     return "–" if calibrated is None else "yes" if calibrated else "no"
 
 
-def _origin(
-    found: Inferred,
-    scenario: Scenario,
-    reports: Data | Mapping[str, Path],
-    place: Destination,
-    options: SourceOptions,
-) -> list[tuple[str, str]]:
-    if isinstance(reports, Mapping):
-        files = [word for name, path in reports.items() for word in ("--reports", f"{name}={path}")]
-    else:
-        files = as_arguments(reports)
-    command = shlex.join(["poolscope", "attack", *files, "--scenario", str(scenario.file), *place.arguments])
-    command += "".join(f" --column {shlex.quote(f'{name}={column}')}" for name, column in options.columns.items())
-    command += f" --time {shlex.quote(options.time)}" if options.time else ""
-    command += " --query ..." if options.query else ""
-    command += " --allow-network" if options.allow_network else ""
-    if found.threshold is not None:
-        command += f" --threshold {found.threshold:g}"
-    if found.pool_sets > 1:
-        command += f" --pool-sets {found.pool_sets}"
-    if found.joined is not None:
-        command += f" --link-fdr {found.joined.rate:g}"
+def _origin(found: Inferred, command: str) -> list[tuple[str, str]]:
     verdict = "passed" if found.passed else "failed"
     return [
         ("Command", command),

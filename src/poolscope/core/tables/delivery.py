@@ -85,12 +85,6 @@ class Destination:
         """The folder for temporary files; None for that of the system."""
         return None if self.path is None else self.path.parent
 
-    @property
-    def arguments(self) -> list[str]:
-        """The options of a command, without credentials."""
-        named = str(self.path) if self.address is None else label_of(self.address)
-        return ["--out", named, *(["--out-table", self.table] if self.table else [])]
-
     def send(self, file: Path) -> None:
         """Send a finished Parquet file; a destination on this machine has it already."""
         if self.address is None:

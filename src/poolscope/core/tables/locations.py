@@ -114,16 +114,6 @@ def label_of(data: Data) -> str:
     return first if len(data) < 2 else f"{first} and {len(data) - 1:,} more"
 
 
-def as_arguments(data: Data) -> list[str]:
-    """Return a table as arguments of a command, without credentials."""
-    if isinstance(data, str | PathLike):
-        return without_credentials([fspath(data)])
-    if isinstance(data, Source) or is_stream(data):
-        return [label_of(data)]
-    assert isinstance(data, Sequence)
-    return without_credentials([fspath(path) for path in data])
-
-
 def _label(text: str) -> str:
     if text == STANDARD_INPUT:
         return "standard input"
@@ -167,9 +157,11 @@ def without_credentials(arguments: Sequence[str]) -> list[str]:
     """Return command line arguments with every address as its label, and queries omitted."""
     out, hidden = list[str](), False
     for argument in arguments:
-        option, equals, _ = argument.partition("=")
+        option, equals, value = argument.partition("=")
         if hidden or (option == "--query" and equals):
             out.append("..." if hidden else "--query=...")
+        elif option.startswith("--") and scheme_of(value):
+            out.append(f"{option}={_label(value)}")
         else:
             out.append(_label(argument) if scheme_of(argument) else argument)
         hidden = argument == "--query"
