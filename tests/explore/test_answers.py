@@ -1,5 +1,6 @@
 """What the explorer plays: settings, games whose estimates are kept, crowds that grow, one user's story."""
 
+import re
 import threading
 
 import numpy as np
@@ -10,7 +11,7 @@ import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
 from poolscope.explore.answers import SAMPLE_SIZES, Games, curator_error
-from poolscope.explore.controls import offered
+from poolscope.explore.controls import controls, offered
 from poolscope.explore.growing import answers
 from poolscope.explore.one_user import in_words, user_history
 from poolscope.explore.settings import Scenarios, Setting
@@ -18,6 +19,7 @@ from poolscope.explore.streams import Outdated, Stoppable
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.universe import Universe
+from poolscope.scenario.scenario import parse
 
 
 @pytest.fixture
@@ -152,6 +154,24 @@ def test_memory_can_be_taken_away(tmp_path):
     assert shelf.changed(Setting(scenario="kept")).devices.memoize
     without = shelf.changed(Setting(scenario="kept", changes={"devices.memoize": False}))
     assert not without.devices.memoize
+
+
+def test_why_a_control_is_disabled_or_what_it_starts_from(tmp_path):
+    text = small(tmp_path).read_text()
+    pools = ", ".join(f"p{i} = 2" for i in range(27))
+    behavior = "behavior = { interest = { beta = [2, 3] }, polarization = { table = [1, 2] } }"
+    text = re.sub(r"pools = \{.*\}", f"pools = {{ {pools} }}", text).replace("[users]", f"[users]\n{behavior}")
+    found = {control["key"]: control for control in controls(parse(text, name="many"))}
+    assert found["universe.pools"]["why"] == "This scenario has 27 pools, too many to list."
+    assert found["universe.pools"]["value"] == {}
+    assert found["users.behavior.interest"]["value"] == [2.0, 3.0]
+    assert found["users.behavior.polarization"]["why"] == "This scenario gives the behavior as a table."
+    (recorded,) = (one for one in controls(ps.load_scenario("recorded-emojis")) if one["key"].endswith("interest"))
+    assert recorded["why"] == "This scenario has recorded users."
+
+
+def test_a_sampling_rate_of_all_events_is_not_written(shelf):
+    assert "sampling_rate" not in shelf.changed(Setting(scenario="small", changes={"devices.sampling_rate": 1})).text
 
 
 def test_mechanisms_are_offered_that_have_all_they_need(shelf):

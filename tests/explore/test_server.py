@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote, urlencode
 
@@ -132,6 +133,11 @@ def test_the_toml_has_what_was_changed_and_nothing_else(address):
         ({"devices.cap": "many"}, "must be an integer"),
         ({"n": 0}, "must be a whole number from 1"),
         ({"mechanism.kind": "no-such"}, "must be a known mechanism"),
+        ({"mechanism.kind": ""}, "must be a known mechanism"),
+        ({"mechanism.kind": 3}, "mechanism.kind: must be a text, got 3"),
+        ({"mechanism.epsilon": "x"}, "mechanism.epsilon: must be a number, got 'x'"),
+        ({"mechanism.epsilon": 10**400}, "mechanism.epsilon: must be a number, got 1000"),
+        ({"mechanism.epsilon": 0}, "mechanism.epsilon: must be positive"),
     ],
 )
 def test_a_wrong_setting_is_told_in_a_line(address, changes, words):
@@ -151,6 +157,7 @@ def test_a_wrong_setting_is_told_in_a_line(address, changes, words):
         '{"scenario": 3}',
         '{"scenario": "../x.toml"}',
         '{"scenario": "small", "seed": 0.5}',
+        '{"scenario": "small", "changes": [1]}',
     ],
 )
 def test_an_address_may_hold_anything(address, text):
@@ -220,6 +227,28 @@ def test_a_story_is_told_by_any_adversary(address):
         assert len(story["steps"]) == 20
     assert fetched(address + query("story", START, user="x"))[0] == 400
     assert fetched(address + query("story", START, user=4, adversary="nobody"))[0] == 400
+    assert "setting: is missing" in fetched(f"{address}story?user=4")[2]
+
+
+def test_without_what_is_asked_for_there_is_a_line(tmp_path):
+    """A scenario without an adversary or an attack is opened, and says what it lacks."""
+    head, _, attack = small(tmp_path).read_text().partition("[[adversary]]")
+    for text, words in (
+        (head + "[attack]" + attack.partition("[attack]")[2], "there is no adversary who sees reports"),
+        (head, r"must have a table \[attack\]"),
+    ):
+        (tmp_path / "bare.toml").write_text(text)
+        explorer = explorer_of(str(tmp_path / "bare.toml"), 3)
+        with pytest.raises(InputError, match=words):
+            handlers._user_history(explorer, asked(query("story", {"scenario": "bare"}, user=1)))
+        with pytest.raises(InputError, match="neither a run nor posteriors are open"):
+            handlers._people(explorer, asked("people"))
+        explorer.close()
+
+
+def test_a_scenario_of_tuples_is_refused():
+    with pytest.raises(InputError, match=r"rs-fd\.toml: must not have a table \[multidimensional\]"):
+        explorer_of(str(Path(__file__).parents[2] / "examples" / "rs-fd.toml"), 3)
 
 
 def test_a_run_lists_its_surest_users_and_tells_their_stories(tmp_path):

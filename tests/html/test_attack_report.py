@@ -52,6 +52,9 @@ def test_a_page_tells_what_the_table_says(folder):
     [
         (("--html", "a.html"), "--html: must have --out, the table that it describes, got 'a.html'"),
         (("--html", "a.html", "--user", "ann"), "--user: must stand alone"),
+        (("--user", "ann", "--pool-sets", "2"), "--user: must stand alone: --why, --pool-sets and --resume are about"),
+        (("--column", "user"), "--column: must be NAME=COLUMN, as user=device_id, got 'user'"),
+        (("--column", "user=a", "--column", "user=b"), "--column: must name a column once, got 'user'"),
         (("--out", "a.csv", "--html", "a.txt"), "a.txt: an output must end in .html"),
     ],
 )

@@ -132,6 +132,7 @@ WRONG = [
     ),
     (lambda: ps.compare(SCENARIO, [Mine()], [1.0]), "mechanisms must be a list of names or classes of mechanisms"),
     (lambda: ps.compare(SCENARIO, ["grr"], 1.0), "epsilons must be a list of numbers, got 1.0"),
+    (lambda: ps.compare(SCENARIO, ["grr"], [10**400]), "epsilons must be a list of numbers, got .1000"),
     (lambda: ps.reproduce("emoji", "never"), "unknown experiment, got 'emoji'"),
     (lambda: ps.reproduce(5, "never"), "names must be a name or a list of names, got 5"),
     (lambda: ps.attack("reports.csv", SCENARIO, top=10**23), "top: must be from 0 to 1,000,000, got 1000000"),

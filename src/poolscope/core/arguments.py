@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from os import PathLike
@@ -85,8 +86,10 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_real(value: Any) -> bool:
-    """Return whether a value is a real number by type; functions check for NaN and infinity themselves."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    """Return whether a value is a real number that is a float; functions check for NaN and infinity themselves."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and value.bit_length() < sys.float_info.max_exp
+    return isinstance(value, float | np.integer | np.floating)
 
 
 def _is_path(value: Any) -> bool:

@@ -227,10 +227,14 @@ def _with_mechanism(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
     for value, what, place in ((kind, str, KIND), (epsilon, int | float, EPSILON)):
         if value is not None and (not isinstance(value, what) or isinstance(value, bool)):
             raise InputError("must be a text" if what is str else "must be a number", value=value, place=place)
-    epsilon = epsilon or base.mechanism.epsilon or 1.0
+    kind = base.mechanism.kind if kind is None else kind
+    epsilon = (base.mechanism.epsilon or 1.0) if epsilon is None else epsilon
     from poolscope.workflows.compare import variants
 
-    return next(variants(base, [kind or base.mechanism.kind], [float(epsilon)]))
+    try:
+        return next(variants(base, [kind], [float(epsilon)]))
+    except OverflowError:
+        raise InputError("must be a number", value=epsilon, place=EPSILON) from None
 
 
 CHANGES = {
