@@ -87,6 +87,15 @@ def test_attack_takes_one_table(folder):
     assert len(rows) == 5
 
 
+def test_guesses_that_contradict_the_truth_fail_where_asked(folder):
+    users = [f"u{i}" for i in range(40)]
+    (folder / "reports.csv").write_text("user,emoji,domain,word\n" + "".join(f"{u},0,1,0\n" * 12 for u in users))
+    (folder / "truth.csv").write_text("user,pool\n" + "".join(f"{u},right\n" for u in users))
+    asked = ("attack", "reports.csv", "--scenario", "mine.toml", "--out", "p.csv", "--ground-truth", "truth.csv")
+    assert poolscope(*asked, cwd=folder).returncode == 0
+    assert poolscope(*asked, "--overwrite", "--strict", cwd=folder).returncode == 1
+
+
 def test_attack_counts_days_and_values(folder):
     """Two reports a day: after three days, six reports count."""
     (folder / "mine.toml").write_text(EXAMPLE.read_text() + "[devices]\nreports_per_day = 2\n")

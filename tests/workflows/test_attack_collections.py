@@ -216,6 +216,19 @@ def test_the_command_takes_a_file_for_each_collection(files, tmp_path):
     assert "After all reports, the strong adversary assigns" in one.output
 
 
+def test_reports_that_contradict_the_scenario_fail_where_asked(files, tmp_path):
+    pl.DataFrame({"user": ["ann"] * 600, "value": [29] * 600}).write_csv(tmp_path / "same.csv")
+    asked = ("--reports", f"emojis={tmp_path / 'same.csv'}", "--scenario", files[2] / "two.toml", "--strict")
+    with pytest.warns(UserWarning, match="reports repeat"):
+        assert run(*asked).exit_code == 1
+    with pytest.warns(UserWarning, match="reports repeat"):
+        one = run(*asked, "--user", "ann", "--out", tmp_path / "story.csv")
+    assert one.exit_code == 1
+    said = one.output.replace("\n", " ")
+    assert "same.csv: reports repeat: 99.8% of them equal an earlier one of their user" in said
+    assert "Report by report:" in said
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

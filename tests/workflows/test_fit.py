@@ -11,6 +11,7 @@ from cases.report_files import game_traces, scenario_of, write_traces
 from jsonschema import Draft202012Validator
 
 import poolscope as ps
+from poolscope.cli.files import print_fit
 from poolscope.core.errors import InputError
 from poolscope.html.workflows.audit import audit
 from poolscope.html.workflows.compare import compare
@@ -96,7 +97,7 @@ def test_the_fitted_scenario_is_one_that_plays(scenario, traces, tmp_path):
         fit(scenario, "traces.csv", out="fitted.toml")
 
 
-def test_aggregate_counts_identify_only_the_mean(scenario, tmp_path):
+def test_aggregate_counts_identify_only_the_mean(scenario, tmp_path, capsys):
     (tmp_path / "counts.csv").write_text("pool,count\n,959\na,20\nb,11\nc,10\n")
     found = fit(scenario, "counts.csv")
     assert (found.data, found.users, found.events, found.interest, found.log_likelihood) == (
@@ -115,6 +116,9 @@ def test_aggregate_counts_identify_only_the_mean(scenario, tmp_path):
     for pair in (few, all_alike):
         assert pair[0] / sum(pair) == pytest.approx(0.041, rel=1e-3)
     assert sum(few) < 1 < sum(all_alike)
+    print_fit(found, None)
+    row = next(line for line in capsys.readouterr().out.splitlines() if "mean interest only" in line)
+    assert [cell.strip() for cell in row.split("│")[2:6]] == ["0.041", "–", "–", "–"]
     known = fit(scenario, "counts.csv", devices=100).mean_interest
     assert known.low < 0.041 < known.high
     wide = fit(scenario, "counts.csv", devices=10).mean_interest

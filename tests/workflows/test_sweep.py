@@ -1,6 +1,7 @@
 """A sweep: the rows of separate runs, resumed to the same bytes, any keys."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -268,16 +269,20 @@ def test_the_schema_holds_for_the_file(tmp_path):
 
 def test_the_command_writes_a_table_and_figures(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("poolscope.cli.sweep.MAX_ROWS", 1)
     (tmp_path / "mine.toml").write_text(SMALL.text)
     options = ["--vary", "mechanism.epsilon=1,2", "--seeds", "2", "--seed", "4", "--users", "6", "--out", "swept"]
     ran = CliRunner().invoke(app, ["sweep", "mine.toml", *options])
     assert ran.exit_code == 0, ran.output
     assert "swept/results.parquet" in ran.output.replace("\n", "")
+    assert re.search(r"^\d more rows are in the file\.$", ran.output, re.MULTILINE)
     found = pl.read_parquet(tmp_path / "swept" / "results.parquet")
     assert found["seed"].unique().sort().to_list() == [4, 5]
     again = CliRunner().invoke(app, ["sweep", "mine.toml", *options])
     assert isinstance(again.exception, ps.InputError)
     assert "holds another sweep" in str(again.exception)
+    page = CliRunner().invoke(app, ["render", "swept"]).exception
+    assert str(page) == "swept: a sweep has no HTML report; draw its figures with poolscope figures"
 
 
 def test_figures_of_a_folder_are_its_keys(tmp_path):
