@@ -63,3 +63,16 @@ def test_played_checked_and_compared(folder, capsys):
     )
     assert command("compare", "play.toml", *options) == 0
     assert "PASS: no violation of ε = 4 detected." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "said"),
+    [
+        ("kind = 'identity'", "nothing: no finite ε is declared"),
+        ("kind = 'grr'\nepsilon = 12", "no ε: the sample is too small for an event this common"),
+    ],
+)
+def test_what_a_check_could_have_detected(tmp_path, capsys, mechanism, said):
+    (tmp_path / "mine.toml").write_text(f"{BASE}[mechanism]\n{mechanism}\n")
+    assert command("check", tmp_path / "mine.toml", "--samples", 1000) == 0
+    assert said in " ".join(capsys.readouterr().out.replace("│", " ").split())

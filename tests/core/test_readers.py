@@ -33,6 +33,14 @@ def test_values_of_json_that_are_none(tmp_path, monkeypatch, line, message):
         rows_of(tmp_path / "r.jsonl", names=[*NAMES, *[("list",)] * ("list" in message)])
 
 
+def test_a_row_of_csv_without_an_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("poolscope.core.tables.csv.MAX_ROW_BYTES", 2000)
+    monkeypatch.setattr(readers, "BATCH_BYTES", 1)
+    (tmp_path / "r.csv.gz").write_bytes(gzip.compress(b'user,value\n"' + 200_000 * b"a"))
+    with pytest.raises(InputError, match=r"r\.csv\.gz: a row must have at most 2000 bytes"):
+        rows_of(tmp_path / "r.csv.gz")
+
+
 def test_lines_of_json_are_read_in_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "BATCH_BYTES", 0)
     blank = "\n" * 600

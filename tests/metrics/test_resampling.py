@@ -92,6 +92,11 @@ def test_users_who_share_an_estimate_are_resampled_together():
     assert together.high - together.low > 4 * (apart.high - apart.low)
 
 
+def test_a_single_user_has_an_interval_without_width():
+    found = ps.metrics.bootstrap(attack([True], np.array([0.7])), "precision")
+    assert found == (1.0, 1.0, 1.0)
+
+
 def test_what_never_differed_may_still_differ():
     rows = attack([True, False] * 50)
     found = ps.metrics.difference(rows, rows, resamples=99)
