@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from poolscope.core.counting import counted
 from poolscope.core.errors import InputError
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
@@ -181,21 +182,22 @@ class MitigationPlan:
 
 
 def mitigation_plans(n: int) -> tuple[MitigationPlan, ...]:
-    """Return mitigations for devices that report n events, each at two strengths."""
-    third, sixth = max(1, round(n / 3)), max(1, round(n / 6))
+    """Return mitigations for devices that report n events, each at two strengths where n is large enough."""
+    limits = dict.fromkeys(max(1, round(n / part)) for part in (3, 6))
+    unlinked = "pseudonyms must not be linkable by address, time or memoized response; frequencies are unaffected"
     return (
-        MitigationPlan(label=f"cap of {third:,} reports", devices={"cap": third}, left=third / n),
-        MitigationPlan(label=f"cap of {sixth:,} reports", devices={"cap": sixth}, left=sixth / n),
-        MitigationPlan(label="a third of the events", devices={"sampling_rate": 1 / 3}, left=1 / 3),
-        MitigationPlan(
-            label=f"a new pseudonym after {third:,} reports",
-            devices={"rotate_after": third},
-            cost="pseudonyms must not be linkable by address, time or memoized response; frequencies are unaffected",
+        *(
+            MitigationPlan(label=f"cap of {counted(limit, 'report')}", devices={"cap": limit}, left=limit / n)
+            for limit in limits
         ),
-        MitigationPlan(
-            label=f"a new pseudonym after {sixth:,} reports",
-            devices={"rotate_after": sixth},
-            cost="as above",
+        MitigationPlan(label="a third of the events", devices={"sampling_rate": 1 / 3}, left=1 / 3),
+        *(
+            MitigationPlan(
+                label=f"a new pseudonym after {counted(limit, 'report')}",
+                devices={"rotate_after": limit},
+                cost="as above" if number else unlinked,
+            )
+            for number, limit in enumerate(limits)
         ),
         MitigationPlan(
             label="memoization",
