@@ -253,6 +253,8 @@ def test_any_column_is_drawn_against_any_key(done):
     for wrong in ({"y": "adversary"}, {"y": "nope"}, {"x": "nope"}):
         with pytest.raises(ps.InputError, match="must be a"):
             ps.figures.sweep_plot(done.results, **wrong)
+    with pytest.raises(ps.InputError, match="results: must have at least one row"):
+        ps.figures.sweep_plot(done.results.clear())
 
 
 def test_the_schema_holds_for_the_file(tmp_path):
