@@ -224,9 +224,10 @@ def test_reports_that_contradict_the_scenario_fail_where_asked(files, tmp_path):
     with pytest.warns(UserWarning, match="reports repeat"):
         one = run(*asked, "--user", "ann", "--out", tmp_path / "story.csv")
     assert one.exit_code == 1
-    said = one.output.replace("\n", " ")
-    assert "same.csv: reports repeat: 99.8% of them equal an earlier one of their user" in said
-    assert "Report by report:" in said
+    # a long path is broken anywhere
+    said = "".join(one.output.split())
+    assert "same.csv:reportsrepeat:99.8%ofthemequalanearlieroneoftheiruser" in said
+    assert "Reportbyreport:" in said
 
 
 @pytest.mark.parametrize(
