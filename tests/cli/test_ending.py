@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -107,8 +108,11 @@ def test_two_audits_do_not_share_a_folder(folder):
 
 def children(process):
     """How many processes a process has started that are still there."""
-    found = Path(f"/proc/{process.pid}/task").glob("*/children")
-    return sum(len(path.read_text().split()) for path in found)
+    count = 0
+    for path in Path(f"/proc/{process.pid}/task").glob("*/children"):
+        with suppress(OSError):  # its thread has ended meanwhile
+            count += len(path.read_text(encoding="utf-8").split())
+    return count
 
 
 ENDS_OF_DASK = [("audit", "SIGHUP"), ("audit", "SIGINT"), ("attack", "SIGTERM")]
@@ -121,11 +125,15 @@ ENDS_OF_DASK = [("audit", "SIGHUP"), ("audit", "SIGINT"), ("attack", "SIGTERM")]
 def test_dask_tells_no_story_of_its_own(folder, name, how):
     """Ended while its processes start, all at once as a terminal does: one line, ours, and Ctrl-C is not forgotten."""
     process = start(*COMMANDS[name], "--engine", "dask", cwd=folder, start_new_session=True)
-    end = time.monotonic() + 120
-    while children(process) < 2 and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.01)
-    os.killpg(process.pid, getattr(signal, how))
-    _, said = process.communicate(timeout=200)
+    try:
+        end = time.monotonic() + 120
+        while children(process) < 2 and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        os.killpg(process.pid, getattr(signal, how))
+        _, said = process.communicate(timeout=200)
+    finally:
+        # otherwise the next test would find it at work in the folder
+        process.kill()
     assert process.returncode == 128 + getattr(signal, how)
     # before it may stand what is noticed of the reports
     assert said.splitlines()[-1].startswith("poolscope: stopped; ")
