@@ -37,6 +37,26 @@ estimates = 5
 observations = [3, 10]
 """
 
+#: Two objects, so that posteriors are integrals.
+COIN = """
+title = "Two objects, a pool each"
+[universe]
+size = 2
+pools = { heads = 1, tails = 1 }
+[popularity]
+kind = "uniform"
+[mechanism]
+kind = "grr"
+epsilon = 1
+[users]
+count = 100
+[[adversary]]
+name = "oracle"
+popularity = "true"
+[attack]
+observations = [2]
+"""
+
 #: The command in a process that may have so many bytes, as after `ulimit -v`.
 LIMITED = """
 import resource, sys

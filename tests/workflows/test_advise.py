@@ -8,17 +8,14 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from cases.command_line import SMALL, poolscope
+from cases.command_line import COIN, SMALL, poolscope
 from cases.synthetic import SEED
 from cases.unshuffled import stand_in, unshuffled
 from scipy import integrate, optimize
 
-from poolscope.cli.advise import print_mechanisms
-from poolscope.cli.terminal import Terminal
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT
-from poolscope.html.advise import page_of
 from poolscope.metrics.intervals import share_of
 from poolscope.metrics.shuffling import shuffle_epsilon
 from poolscope.scenario.scenario import load_scenario, parse
@@ -28,26 +25,7 @@ from poolscope.workflows.advise.question import parse_range, question_of
 from poolscope.workflows.advise.refine import Deployment, Proposal, verify
 from poolscope.workflows.advise.simulation import Simulator, simulator_of
 from poolscope.workflows.advise.text import notes_of, pools_above
-from poolscope.workflows.advise.variants import mitigation_plans, resized
-
-COIN = """
-title = "Two objects, a pool each"
-[universe]
-size = 2
-pools = { heads = 1, tails = 1 }
-[popularity]
-kind = "uniform"
-[mechanism]
-kind = "grr"
-epsilon = 1
-[users]
-count = 100
-[[adversary]]
-name = "oracle"
-popularity = "true"
-[attack]
-observations = [2]
-"""
+from poolscope.workflows.advise.variants import resized
 
 MECHANISMS = ["grr", "oue"]
 ASKED = {"horizon": 10, "max_error": 0.02, "devices": 20_000, "users": 800, "seed": SEED, "mechanisms": MECHANISMS}
@@ -271,49 +249,6 @@ def test_pools_of_an_adversary_may_not_fit_a_smaller_universe():
     found = dict(resized(scenario.replace({"adversary": [own]})))
     assert list(found) == ["double the size"]
     assert found["double the size"].game(0).adversaries[0].universe.size == 45
-
-
-@pytest.mark.parametrize(("n", "limits"), [(1, ["1 report"]), (4, ["1 report"]), (180, ["60 reports", "30 reports"])])
-def test_mitigations_are_planned_once(n, limits):
-    labels = [plan.label for plan in mitigation_plans(n)]
-    assert labels == [
-        *(f"cap of {limit}" for limit in limits),
-        "a third of the events",
-        *(f"a new pseudonym after {limit}" for limit in limits),
-        "memoization",
-    ]
-
-
-def test_mitigations_of_a_coin(coin, capsys):
-    """Which have a handful of users, and keep what was asked for: the same error, other devices or another epsilon."""
-    found = advise(coin, max_exposed=0.2, threshold=0.7, users=30, seed=SEED, mechanisms=["grr"], mitigations=True)
-    rows = {entry.mitigation: entry for entry in found.mitigations}
-    assert rows["none"].devices == 1
-    assert rows["half the epsilon"].devices > 1
-    assert rows["half the epsilon"].epsilon == pytest.approx(rows["none"].epsilon / 2, rel=0.01)
-    assert rows["cap of 1 report, larger epsilon"].epsilon > rows["none"].epsilon
-    assert {entry.mechanism for entry in found.mitigations} == {"grr"}
-    print_mechanisms(found, Terminal())
-    shown = capsys.readouterr().out.partition("Mitigations at equal RMSE")[2]
-    assert re.search(rf"^half the epsilon +{rows['half the epsilon'].epsilon:.3g} +× [\d.]+ ", shown, re.MULTILINE)
-    assert "Mitigations" in page_of(found)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("short_chains")
-def test_measures_are_played_for_the_same_error(small):
-    asked = {"horizon": 6, "mechanisms": MECHANISMS, "users": 150, "seed": SEED}
-    found = advise(small, max_exposed=0.1, threshold=0.6, **asked, mitigations=True)
-    rows = {entry.mitigation: entry for entry in found.mitigations}
-    none = rows["none"]
-    assert none.devices == 1
-    assert rows["cap of 2 reports, more devices"].devices == pytest.approx(3, rel=0.01)
-    assert rows["cap of 2 reports, more devices"].exposed.value <= none.exposed.value
-    assert rows["cap of 2 reports, larger epsilon"].epsilon > none.epsilon
-    assert rows["half the epsilon"].devices > 1
-    assert rows["memoization"].users <= 100
-    assert {entry.mechanism for entry in found.mitigations} == {"grr", "oue"}
-    assert {"a third of the events, larger epsilon", "a new pseudonym after 1 report"} <= set(rows)
 
 
 # What cannot be asked

@@ -1,7 +1,6 @@
 """The same posteriors to the bit from every source of the same rows, and no credential anywhere."""
 
 import io
-import json
 import random
 import re
 import shlex
@@ -16,7 +15,7 @@ from urllib.parse import quote
 
 import polars as pl
 import pytest
-from cases.command_line import SMALL, poolscope
+from cases.command_line import poolscope
 from cases.data_sources import (
     PASSWORD,
     QUOTED_PASSWORD,
@@ -39,7 +38,6 @@ from polars.testing import assert_frame_equal
 
 import poolscope as ps
 from poolscope.core.errors import InputError
-from poolscope.scenario.scenario import load_scenario
 
 FILES = (
     *("r.csv", "r.csv.gz", "r.csv.zst", "r.tsv", "r.tsv.gz", "r.jsonl", "r.jsonl.zst", "r.ndjson"),
@@ -388,36 +386,6 @@ def test_traces_from_every_place(tmp_path):
     assert out.read_text() == "user,object\nann,👋🏿\nbob,👋🏿\nbob,👋🏿\nann,👍🏽\n"
     with pytest.raises(InputError, match="query: goes with the address of a database"):
         ps.make_traces([tmp_path / "p.csv"], out, **columns, query="SELECT 1")
-
-
-@posix_only
-def test_recorded_users_stay_within_the_folder_of_their_scenario(tmp_path):
-    (tmp_path / "many").mkdir()
-    (tmp_path / "many/1.parquet").symlink_to("/etc/hostname")
-    (tmp_path / "s.toml").write_text(SMALL.replace("count = 200", 'traces = "many"'))
-    for name in ("many", "many/*.parquet"):
-        with pytest.raises(InputError, match="must not be a link out of the scenario's folder"):
-            load_scenario(tmp_path / "s.toml").resolve(name)
-
-
-@pytest.mark.slow
-def test_recorded_users_in_many_files(tmp_path):
-    """An audit of a folder, a pattern or a compressed file plays as that of one file; its manifest has a checksum."""
-    rows = pl.DataFrame({"user": [f"u{i % 40}" for i in range(4000)], "object": [i * i % 30 for i in range(4000)]})
-    rows.write_csv(tmp_path / "one.csv")
-    (tmp_path / "one.csv.gz").write_bytes(compressed((tmp_path / "one.csv").read_bytes(), "gz"))
-    (tmp_path / "many").mkdir()
-    for part in range(4):
-        rows[part * 1000 : (part + 1) * 1000].write_parquet(tmp_path / f"many/{part}.parquet")
-    found = []
-    for traces in ("one.csv", "one.csv.gz", "many", "many/*.parquet"):
-        text = SMALL.replace("count = 200", f'traces = "{traces}"')
-        (tmp_path / "s.toml").write_text(text)
-        out = tmp_path / f"run-{len(found)}"
-        ps.audit(load_scenario(tmp_path / "s.toml"), out=out, html=False)
-        found.append(json.loads((out / "summary.json").read_text())["results"])
-        assert len(json.loads((out / "manifest.json").read_text())["inputs"][traces]) == 64
-    assert all(one == found[0] for one in found)
 
 
 def test_the_guide_runs_as_it_is_written(small, tmp_path, monkeypatch):
