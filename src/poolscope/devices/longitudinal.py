@@ -33,7 +33,7 @@ class Longitudinal(BasicPureMechanism):
     epsilon : of one report, by both rounds; the instantaneous round is solved for. Or else
     epsilon_1 : the same as the papers compute it. For more than two values their equation omits that both rounds may
         flip to the same value, so that a report reveals less: `epsilon` is then the exact value.
-    epsilon_inst : or the ε of the instantaneous round by itself.
+    epsilon_inst : or the ε of the instantaneous round alone.
     epsilon_perm : of a permanent response; twice that of one report by default.
     """
 
@@ -127,7 +127,7 @@ class TwoRoundResponse(Longitudinal):
 
     @property
     def instantaneous_epsilon(self) -> float:
-        """ε of the instantaneous round by itself."""
+        """ε of the instantaneous round alone."""
         if self.epsilon_inst is not None:
             return self.epsilon_inst
         if self.epsilon_1 is not None:

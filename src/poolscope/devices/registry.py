@@ -105,7 +105,7 @@ def with_instantaneous_round(
     Parameters
     ----------
     kind : "grr" on `grr` and local hashing, "sue" or "oue" on `sue` and `oue`.
-    epsilon : of the instantaneous round by itself; or
+    epsilon : of the instantaneous round alone; or
     epsilon_1 : of one report as the papers compute it, from which the instantaneous round is solved for.
 
     Examples
